@@ -90,7 +90,9 @@ class Server:
         else:
             where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         name = quote(dbname or self.maintenance_dbname, safe="")
-        return f"postgresql://{who}@{where}/{name}" + (f"?{urlencode(query, quote_via=quote, safe='')}" if query else "")
+        return f"postgresql://{who}@{where}/{name}" + (
+            f"?{urlencode(query, quote_via=quote, safe='')}" if query else ""
+        )
 
     @property
     def address(self) -> tuple[str, int] | str:
@@ -264,7 +266,7 @@ def _initdb(programs: Path, base: Path, who: pwd.struct_passwd | None) -> None:
 
 
 def _version(programs: Path, who: pwd.struct_passwd | None = None) -> int:
-    command = [programs / "postgres", "-V"]
+    command = [str(programs / "postgres"), "-V"]
     asked = subprocess.run(command, check=True, capture_output=True, text=True, cwd="/", **as_user(who))
     found = re.search(r"\d+", asked.stdout)
     if found is None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 import time
 import urllib.error
@@ -22,6 +21,7 @@ from urllib.parse import unquote, urlsplit
 from own_process import HOST, free_ports, private_folder, spawn
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator
 
 START_LIMIT_S = 60.0
