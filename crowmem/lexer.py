@@ -1,0 +1,215 @@
+"""One lexer for both databases: text → tokens → index rows.
+
+Tokens come from SQLite's own ``unicode61`` tokenizer, through apsw, so what FTS5 would index is exactly what PostgreSQL
+gets as the literal of a tsvector; PostgreSQL's own parser is never asked. Scripts written without spaces are spread first:
+a blank around each character makes one token of each, and a query's run of them becomes a phrase, so any substring is found.
+
+A message becomes one or more index rows, called documents, each within what a tsvector can hold (places up to 16,383, 256
+of one word, 1 MB of words), so nothing a message holds can fail its insert. Tokens hold no ASCII punctuation, hence a
+token in quotes needs no escapes in either query language.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from crowmem.scope import MARK, scope_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import apsw
+
+__all__ = ["LEXER", "Document", "Documents", "documents", "scope_words", "spread", "tokens"]
+
+LEXER = 1  # raised when the same text gives other tokens than before: an index of another number is made again
+
+TOKEN_BYTES = 128  # a longer token is cut here, at a character's border, in texts and queries alike
+DOCUMENT_TOKENS = 8192  # a document closes after so many tokens,
+DOCUMENT_REPEATS = 256  # or before one word's 257th place,
+DOCUMENT_BYTES = 900_000  # or before its different words pass so many bytes
+MESSAGE_DOCUMENTS = 64  # what follows in a message is stored, not indexed
+
+_PIECE = 1 << 18  # characters tokenized at once: a text of any size needs memory for a piece only
+_ENTRY_BYTES = 6  # what a word and its first place take in a tsvector beside the word's own bytes
+
+# kana, CJK in all planes, Thai, Lao, Tibetan, Myanmar, Khmer; not Hangul, which has spaces
+_UNSPACED = (
+    "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3105-\u312f\u31a0-\u31bf\u31f0-\u31ff"
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U0001b000-\U0001b16f\U00020000-\U0003ffff"
+)
+_RUN = re.compile(f"[{_UNSPACED}]+")
+# before any of these a text can be cut without changing its tokens
+_BORDER = re.compile(rf"[\0-/:-@\[-`{{-\x7f\s\u2000-\u206f\u3000-\u3004{_UNSPACED}]")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One index row: some tokens of a message, in order."""
+
+    tokens: list[str]
+
+    @property
+    def length(self) -> int:
+        """The number of tokens."""
+        return len(self.tokens)
+
+    @property
+    def text(self) -> str:
+        """The tokens joined by blanks, for FTS5: tokenized again they stay what they are."""
+        return " ".join(self.tokens)
+
+    @property
+    def tsvector(self) -> str:
+        """The literal of a tsvector: each word with its places, counted from 1."""
+        places: dict[str, str] = {}
+        get = places.get
+        for place, token in enumerate(self.tokens, 1):
+            known = get(token)
+            places[token] = f"{place}" if known is None else f"{known},{place}"
+        return " ".join([f"'{token}':{at}" for token, at in places.items()])
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """The index rows of one message: none when it has no word, 64 at most.
+
+    ``complete`` is False when the message has more words than these rows hold.
+    """
+
+    rows: tuple[Document, ...]
+    complete: bool = True
+
+    def __iter__(self) -> Iterator[Document]:
+        """The rows in order."""
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        return len(self.rows)
+
+
+def documents(text: str, *, stem: bool = False) -> Documents:
+    """The index rows of a text.
+
+    Args:
+        text: any text, NUL and half characters included, of any length.
+        stem: reduce English words to their stems (Porter), as a stemming store does.
+    """
+    if len(text) <= _PIECE:
+        found = tokens(text, stem=stem)
+        if not found:
+            return Documents(())
+        if _fits(found):
+            return Documents((Document(found),))
+        pieces: Iterator[list[str]] = iter((found,))
+    else:
+        pieces = (tokens(piece, stem=stem) for piece in _cut(text))
+    return _divide(pieces)
+
+
+def tokens(text: str, *, stem: bool = False) -> list[str]:
+    """The tokens of a text, each at most 128 bytes. Half characters separate words."""
+    found = _tokenizer(stem)(spread(text).encode("utf-8", "replace"))
+    if max(map(len, found), default=0) * 4 > TOKEN_BYTES:
+        return [token if len(token) * 4 <= TOKEN_BYTES else _shorten(token) for token in found]
+    return found
+
+
+def spread(text: str) -> str:
+    """The text with a blank on both sides of each character of a script written without spaces, and no `MARK` in it."""
+    if text.isascii():
+        return text
+    return _RUN.sub(lambda run: f" {' '.join(run[0])} ", text.replace(MARK, " "))
+
+
+def _shorten(token: str) -> str:
+    encoded = token.encode()
+    return token if len(encoded) <= TOKEN_BYTES else encoded[:TOKEN_BYTES].decode("utf-8", "ignore")
+
+
+def _cut(text: str) -> Iterator[str]:
+    """Pieces of a long text, cut where no token can be."""
+    start = 0
+    while start < len(text):
+        border = _BORDER.search(text, start + _PIECE)
+        end = border.start() if border else len(text)
+        yield text[start:end]
+        start = end
+
+
+def _fits(found: list[str]) -> bool:
+    """Whether tokens fit one document, without counting bytes: true of nearly every message."""
+    if len(found) <= DOCUMENT_REPEATS:
+        return True
+    if len(found) * (TOKEN_BYTES + _ENTRY_BYTES) > DOCUMENT_BYTES:
+        return False
+    return max(Counter(found).values()) <= DOCUMENT_REPEATS
+
+
+def _divide(pieces: Iterator[list[str]]) -> Documents:
+    """Close a document before it passes a limit, and stop at the last one a message may have."""
+    rows: list[Document] = []
+    current: list[str] = []
+    seen: dict[str, int] = {}
+    size = 0
+    for piece in pieces:
+        for token in piece:
+            count = seen.get(token, 0)
+            growth = 2 if count else len(token.encode()) + _ENTRY_BYTES
+            if len(current) >= DOCUMENT_TOKENS or count >= DOCUMENT_REPEATS or size + growth > DOCUMENT_BYTES:
+                rows.append(Document(current))
+                if len(rows) == MESSAGE_DOCUMENTS:
+                    return Documents(tuple(rows), complete=False)
+                current, seen, size, count = [], {}, 0, 0
+                growth = len(token.encode()) + _ENTRY_BYTES
+            current.append(token)
+            seen[token] = count + 1
+            size += growth
+    if current:
+        rows.append(Document(current))
+    return Documents(tuple(rows))
+
+
+class _Local(threading.local):
+    """The tokenizers of one thread: an apsw connection belongs to one thread at a time."""
+
+    process = 0
+    tokenizers: dict[bool, Callable[[bytes], list[str]]]
+
+
+_local = _Local()
+_inherited: list[object] = []  # a forked child keeps its parent's connections open and never touches them
+
+
+def _tokenizer(stem: bool) -> Callable[[bytes], list[str]]:
+    """``unicode61``, or ``porter`` over it, of this thread: made on first use, some 0.1 ms."""
+    process = os.getpid()
+    if _local.process != process:
+        if _local.process:
+            _inherited.append(_local.tokenizers)
+        _local.tokenizers, _local.process = {}, process
+    found = _local.tokenizers.get(stem)
+    if found is None:
+        found = _local.tokenizers[stem] = _open(stem)
+    return found
+
+
+def _open(stem: bool) -> Callable[[bytes], list[str]]:
+    import apsw
+
+    connection = apsw.Connection(":memory:")
+    name, arguments = ("porter", ["unicode61"]) if stem else ("unicode61", [])
+    tokenizer: apsw.FTS5Tokenizer = connection.fts5_tokenizer(name, arguments)
+    reason = apsw.FTS5_TOKENIZE_DOCUMENT
+
+    def tokenize(text: bytes) -> list[str]:
+        found = tokenizer(text, reason, None, include_offsets=False, include_colocated=False)
+        return cast("list[str]", found)  # without offsets and synonyms it is plain tokens
+
+    return tokenize

@@ -1,0 +1,93 @@
+"""Scope words: what a search may be limited to, as words of the index.
+
+An index that holds a message's session, agent, role and week as words beside its text can intersect them with the words
+looked for, so that a search in one session costs what the session is worth, however common its words. They begin with
+U+E000, which is taken out of every text, and hold only a to z and digits after it, which no tokenizer changes.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from base64 import b32encode
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from crowmem.errors import InvalidValue
+from crowmem.ids import AgentId, parse_agent_id
+from crowmem.values import moment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MARK = "\ue000"  # begins the words that no text can hold
+SESSION, AGENT, ROLE, WEEK = "s", "a", "r", "w"  # every row has these
+LATER_AGENT, FORK, INJECTED, TOOL = "x", "f", "i", "t"  # only the rows concerned
+BUCKET = "b"  # message id >> 14, added in SQL on PostgreSQL; SQLite limits the row number instead
+BUCKET_BITS = 14
+
+# Stamps before the first week, or so far ahead of the clock, are wild: such rows are looked at under any time limit.
+_FIRST_WEEK = datetime(2000, 1, 3, tzinfo=UTC)
+_WILD = "0"
+_AHEAD = timedelta(days=2)
+
+_SAFE = re.compile("[a-z0-9]{1,15}")
+
+
+def scope_words(
+    session_id: str, agent_id: str, role: str, *, created_at: str, injected: bool = False, tools: Iterable[str] = ()
+) -> list[str]:
+    """The scope words of a message, the same number for each of its documents.
+
+    Args:
+        session_id: the session's name.
+        agent_id: the agent's id; its agent and fork index become words when they are not 1.
+        role: the message's role, any text.
+        created_at: the message's stamp as stored.
+        injected: whether its text was put in by a program, not written by the user.
+        tools: names of the tools that it calls.
+    """
+    words = [
+        word(SESSION, session_id),
+        word(AGENT, agent_id),
+        word(ROLE, role),
+        week_word(moment(created_at)),
+    ]
+    parts = agent_parts(agent_id)
+    if parts.agent_idx != 1:
+        words.append(word(LATER_AGENT, str(parts.agent_idx)))
+    if parts.fork_idx != 1:
+        words.append(MARK + FORK)
+    if injected:
+        words.append(MARK + INJECTED)
+    words.extend(dict.fromkeys(word(TOOL, tool) for tool in tools))
+    return words
+
+
+def word(kind: str, text: str) -> str:
+    """The scope word of a kind for a text: the text itself when it is short and plain, else 80 bits of its hash."""
+    return MARK + kind + _code(text)
+
+
+@functools.lru_cache(maxsize=4096)
+def _code(text: str) -> str:
+    if _SAFE.fullmatch(text):
+        return text
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=10).digest()
+    return b32encode(digest).decode().lower()
+
+
+def agent_parts(agent_id: str) -> AgentId:
+    """The parts of an agent id; an id that another program wrote in no such form is its own session's only agent."""
+    try:
+        return parse_agent_id(agent_id)
+    except InvalidValue:
+        return AgentId(agent_id, 1, 1)
+
+
+def week_word(stamp: datetime) -> str:
+    """The word of a stamp's week, or the one of wild stamps: before 2000, or ahead of the clock when indexed."""
+    if not _FIRST_WEEK <= stamp <= datetime.now(UTC) + _AHEAD:
+        return MARK + WEEK + _WILD
+    return MARK + WEEK + str((stamp - _FIRST_WEEK).days // 7 + 1)

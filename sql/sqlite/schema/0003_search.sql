@@ -1,0 +1,23 @@
+-- The search index. A message of usual size is one row of it; rowid = message id << 6 | number of the row within the message.
+-- Contentless: the text itself stays in messages alone. contentless_delete needs SQLite 3.43; an older one opens the file and
+-- reads every table but this.
+-- scope is the second column: first it costs a third more (630 against 463 MB at a million messages).
+create virtual table message_index using fts5(text, scope, content = '', contentless_delete = 1);
+
+-- indexed: 1 whole, 2 only in part (the message has more words than its rows may hold)
+create index messages_partly on messages (id) where indexed = 2;
+
+-- Messages that are deleted, by any program, and not yet taken out of the index. The trigger on messages must not touch the
+-- index itself: a program with an older SQLite may delete, too.
+create table message_index_gone (id integer primary key);
+create trigger messages_gone after delete on messages when old.indexed <> 0 begin
+    insert or ignore into message_index_gone (id) values (old.id);
+end;
+create trigger message_index_gone_applied after delete on message_index_gone begin
+    delete from message_index where rowid between old.id << 6 and (old.id << 6) + 63;
+end;
+
+-- another program's change of what is indexed: index the row again
+create trigger messages_changed after update of agent_id, created_at, data, role on messages when old.indexed <> 0 begin
+    update messages set indexed = 0 where id = new.id;
+end;
