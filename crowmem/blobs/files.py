@@ -1,0 +1,278 @@
+"""Blobs in a folder, one file each.
+
+A blob is written beside its place, flushed, renamed and the folder flushed: after a crash it is there whole or not at
+all, and what `put` returned from survives power loss. Reads verify the hash. Existence alone proves nothing, since
+other programs write blobs in place: a `put` over an existing file compares its bytes, so that a damaged copy is
+repaired.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crowmem.blobs.faults import file_errors
+from crowmem.blobs.keys import check_blob, check_key, is_key, matches
+from crowmem.errors import BlobDamaged, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PAGE = 1000
+LEFTOVER_S = 3600.0  # a temporary file this old belongs to a writer that died
+_TEMPORARY = ".tmp"
+_FLAGS = os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One blob of a survey; ``written_at`` is the store's clock in seconds since 1970, moved on by every put."""
+
+    key: str
+    written_at: float
+    size: int
+
+
+class FileStore:
+    """Images as files of one folder, which is made on the first put.
+
+    Args:
+        folder: where; ``~`` expands. A folder made here is readable by its owner only.
+
+    Raises:
+        ConfigError: no usable path.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        """Remember where; nothing is made yet."""
+        self.folder = folder_path(folder)
+
+    def __repr__(self) -> str:
+        """The folder."""
+        return f"FileStore({str(self.folder)!r})"
+
+    def put(self, key: str, data: bytes) -> None:
+        """Keep bytes under their key, durably.
+
+        Args:
+            key: ``<sha256hex>.<ext>``.
+            data: the bytes of that hash.
+
+        Raises:
+            InvalidValue: no key, or bytes of another hash.
+            StoreFull: no room; ReadOnly: no right to write; Unavailable: the disk failed. Nothing is left behind.
+        """
+        name = check_blob(key, data)
+        with file_errors("write", self.folder / name):
+            if not self._refresh(name, data):
+                self._write(name, data)
+            flush_folder(self.folder)
+
+    def get(self, key: str) -> bytes | None:
+        """The bytes of a blob, or None when there is none.
+
+        Raises:
+            InvalidValue: no key.
+            BlobDamaged: the file's bytes no longer match its name.
+        """
+        path = self.folder / check_key(key)
+        with file_errors("read", path):
+            try:
+                data = path.read_bytes()
+            except FileNotFoundError:
+                return None
+        if not matches(key, data):
+            raise BlobDamaged(f"{path} is damaged: its {len(data):,} bytes do not match its name; put the image again")
+        return data
+
+    def exists(self, key: str) -> bool:
+        """Whether there is a file of this key. Raises InvalidValue for what is no key."""
+        path = self.folder / check_key(key)
+        with file_errors("look up", path):
+            try:
+                path.stat()
+            except FileNotFoundError:
+                return False
+        return True
+
+    def delete(self, key: str) -> bool:
+        """Remove a blob. Returns whether there was one. Raises InvalidValue for what is no key."""
+        path = self.folder / check_key(key)
+        with file_errors("delete", path):
+            try:
+                path.unlink()
+            except FileNotFoundError:
+                return False
+        return True
+
+    def keys(self) -> list[str]:
+        """All keys, sorted; other files of the folder are passed over."""
+        with file_errors("list", self.folder):
+            try:
+                return sorted(filter(is_key, names_in(self.folder)))
+            except FileNotFoundError:
+                return []
+
+    def survey(self) -> Iterator[list[Found]]:
+        """All blobs by key, in pages of a thousand."""
+        names = self.keys()
+        for start in range(0, len(names), PAGE):
+            with file_errors("list", self.folder):
+                yield [found for name in names[start : start + PAGE] if (found := self.look(name)) is not None]
+
+    def discard(self, key: str, before: float) -> bool:
+        """Remove a blob that was last put before a moment, in seconds since 1970.
+
+        A put of the same bytes at the same time is never lost: the file is moved aside first, so the put either finds
+        it gone and writes it anew, or has touched it, and then it is moved back.
+
+        Returns:
+            whether it was removed.
+        """
+        path, aside = self.folder / check_key(key), self._aside(key)
+        with file_errors("delete", path):
+            try:
+                path.rename(aside)
+            except FileNotFoundError:
+                return False
+            if aside.stat().st_mtime < before:
+                aside.unlink()
+                return True
+            self._move_back(aside, path)
+            return False
+
+    def tidy(self) -> int:
+        """Clear up after writers that died more than an hour ago.
+
+        Returns:
+            how many temporary files went: a whole blob back to its place, anything else away.
+        """
+        cleared = 0
+        with file_errors("tidy", self.folder):
+            for name in self._temporary():
+                key, path = name[1:].partition("-")[0], self.folder / name
+                found = self.look(name)
+                if found is None or found.written_at > time.time() - LEFTOVER_S:
+                    continue
+                if matches(key, path.read_bytes()):
+                    self._move_back(path, self.folder / key)
+                else:
+                    path.unlink(missing_ok=True)
+                cleared += 1
+        return cleared
+
+    def status(self) -> dict[str, str]:
+        """What is in use, for `memory.status`."""
+        return {"kind": "folder", "folder": str(self.folder)}
+
+    def look(self, name: str) -> Found | None:
+        """The age and size of a file of this folder, or None when there is none."""
+        try:
+            stat = (self.folder / name).stat()
+        except FileNotFoundError:
+            return None
+        return Found(name, stat.st_mtime, stat.st_size)
+
+    def _refresh(self, name: str, data: bytes) -> bool:
+        """Whether the very bytes are there; they are then flushed, as their writer may not have, and marked as used."""
+        path = self.folder / name
+        try:
+            with path.open("rb") as file:
+                if file.read(len(data) + 1) != data:
+                    return False
+                os.fsync(file.fileno())
+            os.utime(path)  # by name: when a collector has moved the file aside this fails, and it is written anew
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _write(self, name: str, data: bytes) -> None:
+        aside = self._aside(name)
+        file = self._create(aside)
+        try:
+            try:
+                rest = memoryview(data)
+                while rest:
+                    rest = rest[os.write(file, rest) :]
+                os.fsync(file)
+            finally:
+                os.close(file)
+            aside.replace(self.folder / name)
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
+
+    def _create(self, path: Path) -> int:
+        try:
+            return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, 0o600)
+        except FileNotFoundError:
+            make_folder(self.folder)
+            return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, 0o600)
+
+    def _aside(self, name: str) -> Path:
+        return self.folder / f".{name}-{secrets.token_hex(8)}{_TEMPORARY}"
+
+    def _move_back(self, aside: Path, path: Path) -> None:
+        try:
+            os.link(aside, path)  # never over a file that a put has written meanwhile
+        except FileExistsError:
+            pass
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK):
+                raise
+            aside.replace(path)  # no hard links here: the same bytes either way
+        aside.unlink(missing_ok=True)
+
+    def _temporary(self) -> list[str]:
+        try:
+            names = names_in(self.folder)
+        except FileNotFoundError:
+            return []
+        return [name for name in names if name.endswith(_TEMPORARY) and is_key(name[1:].partition("-")[0])]
+
+
+def folder_path(folder: str | os.PathLike[str]) -> Path:
+    """A folder as an absolute path, ``~`` expanded.
+
+    Raises:
+        ConfigError: empty, with a NUL, or the home of an unknown user.
+    """
+    text = os.fspath(folder)
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise ConfigError(f"the images folder is {text!r}, expected a path")
+    try:
+        return Path(text).expanduser().absolute()
+    except RuntimeError as error:
+        raise ConfigError(f"the images folder is {text!r}: {error}") from error
+
+
+def names_in(folder: Path) -> list[str]:
+    """The names of all entries of a folder, without making a path object of each."""
+    with os.scandir(folder) as entries:
+        return [entry.name for entry in entries]
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder that only its owner may read, and flush its name into the parent."""
+    missing = not folder.parent.is_dir()
+    if missing:
+        make_folder(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    flush_folder(folder.parent)
+
+
+def flush_folder(folder: Path) -> None:
+    """Make renames and removals in a folder survive power loss."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | _FLAGS)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # some network mounts flush names by themselves
+            raise
+    finally:
+        os.close(handle)
