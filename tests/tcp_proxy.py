@@ -157,11 +157,18 @@ class _Link:
         self._ended = {True: False, False: False}  # by is_client: it has said all it had to say
 
     def accept(self, client: asyncio.Transport) -> None:
-        """A client has connected: do the same at the server, and let it wait till then."""
+        """A client has connected."""
         self._client = client
         self._wire._links.add(self)
         self._wire._count(connections=1)
-        client.pause_reading()
+        # Not at once: up to Python 3.11.3 the loop reads from a new transport even if it is paused at its birth.
+        self._wire._loop.call_soon(self._start)
+
+    def _start(self) -> None:
+        """Connect to the server, and let the client wait till then."""
+        if self._client is None or self._client.is_closing():
+            return
+        self._client.pause_reading()
         if self._wire._mode == "reset":
             self.reset()
         else:
@@ -183,7 +190,7 @@ class _Link:
         if self._client is None or self._client.is_closing():
             server.abort()
         else:
-            self.listen()
+            self._wire._loop.call_soon(self.listen)  # not at once, as above
 
     def listen(self) -> None:
         """Hear from each end if the mode of the wire lets it and the other end takes what it says."""
