@@ -117,18 +117,21 @@ lock: $(VENV)/check.stamp ## pin every dependency again, with hashes and without
 
 # --- measurements -----------------------------------------------------------
 
+# The measurements start servers as the tests do, so they find the tests' modules too.
+BENCH := PYTHONPATH=.:tests $(BIN)/python bench
+
 bench: $(VENV)/bench.stamp ## every measurement, as JSON under bench/results
-	$(BIN)/python -m bench.run $(ARGS)
+	$(BENCH)/run.py $(ARGS)
 
 bench-claim: $(VENV)/bench.stamp ## claims a second, against the other queues
-	$(BIN)/python -m bench.claim $(ARGS)
+	$(BENCH)/claim.py $(ARGS)
 
 bench-search: $(VENV)/bench.stamp ## search times and quality
-	$(BIN)/python -m bench.search $(ARGS)
-	$(BIN)/python -m bench.relevance $(ARGS)
+	$(BENCH)/search.py $(ARGS)
+	$(BENCH)/relevance.py $(ARGS)
 
 bench-plots: $(VENV)/bench.stamp ## draw what was measured
-	$(BIN)/python -m bench.plots $(ARGS)
+	$(BENCH)/plots.py $(ARGS)
 
 clean: ## remove what make made
 	rm -rf $(VENV) .demo dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.*
