@@ -6,9 +6,9 @@ write. Where a block carries the bytes of an image, the block is replaced by a r
     {"type": "image_ref", "path": "<sha256hex>.png", "mime": "image/png"}
 
 That form, crow's own, stands for ``{"type": "image_url", "image_url": {"url": "data:image/png;base64,..."}}``. Any
-other block keeps what the reference cannot say: ``block``, the block without the image's characters, ``at``, the path to
-where they belong, and ``encoding`` when they were not plain base64. So `hydrate` gives back the very message, letter for
-letter: a block that could not be rebuilt exactly is left as it came. So is what is no image; no message is lost for it.
+other block keeps what the reference cannot say: ``block``, the block without the image's characters, ``at``, the path
+to where they belong, and ``encoding`` when they were not plain base64. So `hydrate` gives back the very message, letter
+for letter: a block that could not be rebuilt exactly is left as it came. So is what is no image: nothing is ever lost.
 """
 
 from __future__ import annotations
