@@ -1,12 +1,13 @@
 """One lexer for both databases: text → tokens → index rows.
 
 Tokens come from SQLite's own ``unicode61`` tokenizer, through apsw, so what FTS5 would index is exactly what PostgreSQL
-gets as the literal of a tsvector; PostgreSQL's own parser is never asked. Scripts written without spaces are spread first:
-a blank around each character makes one token of each, and a query's run of them becomes a phrase, so any substring is found.
+gets as the literal of a tsvector; PostgreSQL's own parser is never asked. Scripts written without spaces are spread
+first: a blank around each character makes one token of each, and a query's run of them becomes a phrase, so that any
+substring is found.
 
-A message becomes one or more index rows, called documents, each within what a tsvector can hold (places up to 16,383, 256
-of one word, 1 MB of words), so nothing a message holds can fail its insert. Tokens hold no ASCII punctuation, hence a
-token in quotes needs no escapes in either query language.
+A message becomes one or more index rows, called documents, each within what a tsvector can hold (places up to 16,383,
+256 of one word, 1 MB of words), so nothing a message holds can fail its insert. Tokens hold no ASCII punctuation, hence
+a token in quotes needs no escapes in either query language.
 """
 
 from __future__ import annotations
@@ -18,14 +19,12 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from crowmem.scope import MARK, scope_words
+from crowmem.scope import MARK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import apsw
-
-__all__ = ["LEXER", "Document", "Documents", "documents", "scope_words", "spread", "tokens"]
 
 LEXER = 1  # raised when the same text gives other tokens than before: an index of another number is made again
 

@@ -12,18 +12,20 @@ import hashlib
 import re
 from base64 import b32encode
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from crowmem.errors import InvalidValue
-from crowmem.ids import AgentId, parse_agent_id
+from crowmem.ids import AgentId, build_agent_id, parse_agent_id
 from crowmem.values import moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MARK = "\ue000"  # begins the words that no text can hold
-SESSION, AGENT, ROLE, WEEK = "s", "a", "r", "w"  # every row has these
-LATER_AGENT, FORK, INJECTED, TOOL = "x", "f", "i", "t"  # only the rows concerned
+SESSION, ROLE, WEEK = "s", "r", "w"  # every row has these
+AGENT, OTHER_AGENT = "a", "n"  # the id, and the mark that there is one: rows of any agent but its session's first
+INDEX, LATER_INDEX, FORK, INJECTED, TOOL = "x", "y", "f", "i", "t"  # only the rows concerned
 BUCKET = "b"  # message id >> 14, added in SQL on PostgreSQL; SQLite limits the row number instead
 BUCKET_BITS = 14
 
@@ -32,7 +34,9 @@ _FIRST_WEEK = datetime(2000, 1, 3, tzinfo=UTC)
 _WILD = "0"
 _AHEAD = timedelta(days=2)
 
-_SAFE = re.compile("[a-z0-9]{1,15}")
+MOST_TOOLS = 64  # of one message; more would crowd its text out of the index row
+_HASH = 12  # characters of five bits: among a million names two are alike in one store of two million
+_SAFE = re.compile("[a-z0-9]{1,11}")
 
 
 def scope_words(
@@ -48,25 +52,22 @@ def scope_words(
         injected: whether its text was put in by a program, not written by the user.
         tools: names of the tools that it calls.
     """
-    words = [
-        word(SESSION, session_id),
-        word(AGENT, agent_id),
-        word(ROLE, role),
-        week_word(moment(created_at)),
-    ]
-    parts = agent_parts(agent_id)
-    if parts.agent_idx != 1:
-        words.append(word(LATER_AGENT, str(parts.agent_idx)))
-    if parts.fork_idx != 1:
-        words.append(MARK + FORK)
+    words = [word(SESSION, session_id), word(ROLE, role), week_word(moment(created_at))]
+    if agent_id != build_agent_id(session_id, 1):
+        words += [MARK + OTHER_AGENT, word(AGENT, agent_id)]
+        parts = agent_parts(agent_id)
+        if parts.agent_idx != 1:
+            words += [MARK + LATER_INDEX, word(INDEX, str(parts.agent_idx))]
+        if parts.fork_idx != 1:
+            words.append(MARK + FORK)
     if injected:
         words.append(MARK + INJECTED)
-    words.extend(dict.fromkeys(word(TOOL, tool) for tool in tools))
+    words.extend(islice(dict.fromkeys(word(TOOL, tool) for tool in tools), MOST_TOOLS))
     return words
 
 
 def word(kind: str, text: str) -> str:
-    """The scope word of a kind for a text: the text itself when it is short and plain, else 80 bits of its hash."""
+    """The scope word of a kind for a text: the text itself when it is short and plain, else 60 bits of its hash."""
     return MARK + kind + _code(text)
 
 
@@ -75,7 +76,7 @@ def _code(text: str) -> str:
     if _SAFE.fullmatch(text):
         return text
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=10).digest()
-    return b32encode(digest).decode().lower()
+    return b32encode(digest)[:_HASH].decode().lower()
 
 
 def agent_parts(agent_id: str) -> AgentId:

@@ -37,7 +37,7 @@ create table main.message_index_gone (
 );
 create function main.crowmem_messages_gone() returns trigger language plpgsql as $$
 begin
-    insert into main.message_index_gone (id) select id from gone where indexed <> 0 on conflict do nothing;
+    insert into main.message_index_gone (id) select id from gone on conflict do nothing;
     return null;
 end $$;
 create trigger messages_gone after delete on main.messages

@@ -10,11 +10,13 @@ create index messages_partly on messages (id) where indexed = 2;
 -- Messages that are deleted, by any program, and not yet taken out of the index. The trigger on messages must not touch the
 -- index itself: a program with an older SQLite may delete, too.
 create table message_index_gone (id integer primary key);
-create trigger messages_gone after delete on messages when old.indexed <> 0 begin
+create trigger messages_gone after delete on messages begin
     insert or ignore into message_index_gone (id) values (old.id);
 end;
 create trigger message_index_gone_applied after delete on message_index_gone begin
     delete from message_index where rowid between old.id << 6 and (old.id << 6) + 63;
+    -- an id can be given out again where the table was made by a program that does not forbid it
+    update messages set indexed = 0 where id = old.id;
 end;
 
 -- another program's change of what is indexed: index the row again
