@@ -1,6 +1,6 @@
 """config.yaml: where the store is, where images go, and a few limits. Nothing in it is needed to begin.
 
-crow-cli keeps its own settings in the same file; they are left alone. Any other unknown name is an error, since a setting
+crow-cli keeps its own settings in the same file; they are left alone. Any other unknown name is an error, since one
 that is spelled wrong and ignored is found too late.
 """
 
@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from crowmem.errors import ConfigError
 from crowmem.expansion import expand, read_dotenv
-from crowmem.urls import safe_url
+from crowmem.urls import Target, normalize, safe_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+__all__ = ["S3", "Config", "Target", "load", "normalize", "resolve_url", "safe_url"]
 
 HOME = "~/.agents/crow"
 FILE = "config.yaml"
@@ -106,7 +108,7 @@ def load(path: str | os.PathLike[str] | None = None, env: Mapping[str, str] | No
 
 
 def resolve_url(argument: str | os.PathLike[str] | None, env: Mapping[str, str], config: Config) -> str:
-    """The address to open: the argument, else ``CROW_DB_URI``, else the configured ``db_uri``, else the default file."""
+    """The address to open: the argument, or ``CROW_DB_URI``, or the configured ``db_uri``, or the default file."""
     if argument is not None:
         return os.fspath(argument)
     return env.get("CROW_DB_URI") or config.db_uri or DEFAULT_STORE
