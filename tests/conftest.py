@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pg_server
 import psycopg
 import pytest
 import s3_server
+from backends import BACKENDS, Backend
 from pg_shared import SharedDatabase
 from psycopg.sql import SQL, Identifier
 from pytest_postgresql import factories
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pytest_postgresql.executors import NoopExecutor
 
@@ -24,6 +26,9 @@ PER_PROCESS = f"crowmem_test_{os.getpid()}_"  # two runs may share one server
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs a server by the fixtures it uses, so nobody has to remember to."""
     for item in items:
+        backend = getattr(item, "callspec", None) and item.callspec.params.get("backend")  # type: ignore[attr-defined]
+        if backend and backend.startswith("postgres"):
+            item.add_marker(pytest.mark.postgres)
         names = set(getattr(item, "fixturenames", ()))
         if names & {"pg_base", "pg_template"}:  # the plugin asks for pg_base only at run time
             item.add_marker(pytest.mark.postgres)
@@ -74,6 +79,32 @@ def create_schema(url: str) -> None:
     from crowmem import Memory
 
     Memory.open(url).close()
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]:
+    """One of the four backends, its database empty."""
+    dialect, colour = request.param.split("-")
+    url = str(tmp_path / "crow.db") if dialect == "sqlite" else request.getfixturevalue("pg_clean")
+    found = Backend(dialect, colour, url)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def memory(backend: Backend) -> Any:
+    """An open store on one of the four backends, used with plain calls."""
+    return backend.open()
+
+
+@pytest.fixture(autouse=True)
+def no_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No test sees, or writes to, the histories and settings of whoever runs it."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("CROW_DB_URI", "CLAUDE_CONFIG_DIR", "CODEX_HOME"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,54 @@
+"""Between column values and Python values, the same for both databases.
+
+Drivers hand JSON and the crow tables' times over as text; which field of a record is what stands in its type hints.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import typing
+from dataclasses import fields
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from crowmem.values import moment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+@functools.cache
+def record_maker(record: type[Any]) -> Callable[[Sequence[Any]], Any]:
+    """A function from a row to a record."""
+    hints = typing.get_type_hints(record)
+    converters = [
+        (index, found) for index, field in enumerate(fields(record)) if (found := _converter(hints[field.name]))
+    ]
+    if not converters:
+        return lambda row: record(*row)
+
+    def make(row: Sequence[Any]) -> Any:
+        values = list(row)
+        for index, convert in converters:
+            if values[index] is not None:
+                values[index] = convert(values[index])
+        return record(*values)
+
+    return make
+
+
+def _converter(hint: Any) -> Callable[[Any], Any] | None:
+    kinds = typing.get_args(hint) if typing.get_origin(hint) not in (dict, list) else (hint,)
+    for kind in kinds or (hint,):
+        if kind is datetime:
+            return moment
+        if kind is bool:
+            return bool
+        if typing.get_origin(kind) in (dict, list):
+            return _json
+    return None
+
+
+def _json(text: Any) -> Any:
+    return json.loads(text) if isinstance(text, str) else text

@@ -1,0 +1,544 @@
+"""PostgreSQL under both colours, over psycopg's pools.
+
+Single statements run in autocommit: one round trip, one commit. No session state outlives a checkout, and nothing is ever
+rolled back on the good path, since a rollback empties psycopg's prepared statements.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import psycopg
+from psycopg import AsyncRawCursor, RawCursor
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+from crowmem.drivers.postgres_errors import translated
+from crowmem.drivers.postgres_settings import POOL, Settings, configure, records, seems_alive, values
+from crowmem.drivers.postgres_wait import AsyncListener, Listener
+from crowmem.errors import Closed, OutcomeUnknown, PoolExhausted, Unavailable
+from crowmem.statement import in_schema
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+
+    from crowmem.statement import Statement
+
+T = TypeVar("T")
+_left_behind: list[Any] = []  # pools of a parent process: never closed, never finalised in the child
+
+
+class BlockingPostgres:
+    """PostgreSQL in the caller's thread."""
+
+    dialect = "postgres"
+    in_transaction = False
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.schema = settings.schema
+        self.read_only = settings.read_only
+        self.closed = False
+        self._pid = os.getpid()
+        self._pool: ConnectionPool[Any] | None = None
+        self.listener = Listener(settings)
+
+    def _open_pool(self) -> ConnectionPool[Any]:
+        """The pool of this process; a forked child gets its own."""
+        if self.closed:
+            raise Closed(f"the store {self.settings.name} was closed; open it again")
+        if self._pid != os.getpid():
+            _left_behind.append((self._pool, self.listener))
+            self._pid, self._pool, self.listener = os.getpid(), None, Listener(self.settings)
+        if self._pool is None:
+            self._pool = ConnectionPool(
+                self.settings.pool_conninfo,
+                kwargs={**self.settings.pool_arguments, "cursor_factory": RawCursor},
+                min_size=1,
+                max_size=self.settings.pool_size,
+                open=True,
+                configure=self._configure,
+                check=_check,
+                **POOL,
+            )
+        return self._pool
+
+    @contextmanager
+    def _connection(self) -> Iterator[psycopg.Connection[Any]]:
+        pool = self._open_pool()
+        with translated(None, self.settings.name), exhaustion(pool, self.settings.name):
+            connection = pool.getconn()
+        try:
+            yield connection
+        finally:
+            connection.idle_since = time.monotonic()  # type: ignore[attr-defined]  # read by _check
+            pool.putconn(connection)
+
+    def _configure(self, connection: psycopg.Connection[Any]) -> None:
+        configure(connection)
+        if self.settings.wraps_reads:
+            connection.read_only = True
+
+    async def connect(self) -> None:
+        """Reach the server once, outside the pool, so that what is wrong is said at once and exactly."""
+        with translated(None, self.settings.name):
+            psycopg.connect(**self.settings.arguments).close()
+
+    async def run(self, statement: Statement, params: Mapping[str, Any]) -> list[Any]:
+        """Run one statement; it commits alone."""
+        with self._connection() as connection, translated(statement, self.settings.name):
+            if self.settings.wraps_reads:
+                with connection.transaction():
+                    return _execute(connection, self.settings, statement, params)
+            return _execute(connection, self.settings, statement, params)
+
+    async def run_batch(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """Run one statement for each set of parameters, in one transaction."""
+        async with self.transaction() as inner:
+            return await inner.run_batch(statement, rows)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[BlockingTransaction]:
+        """A transaction on one connection."""
+        with self._connection() as connection:
+            inner = BlockingTransaction(self, connection)
+            block = connection.transaction()
+            with translated(None, self.settings.name):
+                block.__enter__()
+            try:
+                yield inner
+            except BaseException as error:
+                inner.open = False
+                with lost_rollback():
+                    block.__exit__(type(error), error, error.__traceback__)
+                raise
+            inner.open = False
+            with committed(self.settings.name):
+                block.__exit__(None, None, None)
+        for topic in inner.topics:
+            await self.announce(topic)
+
+    async def wait(self, topic: str, timeout_s: float) -> None:
+        """Sleep until a topic is announced by any process."""
+        self._open_pool()
+        self.listener.wait(topic, timeout_s)
+
+    async def announce(self, topic: str) -> None:
+        """Wake those who wait for a topic, in every process."""
+        self._open_pool()
+        with self._connection() as connection:
+            self.listener.announce(connection, topic)
+
+    async def offload(self, function: Callable[..., T], *args: Any) -> T:
+        """Call it here."""
+        return function(*args)
+
+    async def script(self, sql: str) -> None:
+        """Run several statements in one implicit transaction."""
+        with self._connection() as connection, translated(None, self.settings.name):
+            psycopg.Cursor(connection).execute(in_schema(sql, self.schema).encode(), prepare=False)
+
+    async def use_on_connect(self, sql: str) -> None:
+        """Nothing is kept on a connection here."""
+
+    async def state(self) -> dict[str, Any]:
+        """Pool sizes, durability."""
+        return pool_state(self._open_pool(), self.settings)
+
+    async def close(self) -> None:
+        """Close the pool and the listener."""
+        if not self.closed:
+            self.closed = True
+            if self._pid == os.getpid():
+                self.listener.close()
+                if self._pool is not None:
+                    self._pool.close()
+
+
+class BlockingTransaction:
+    """An open transaction in the caller's thread."""
+
+    dialect = "postgres"
+    in_transaction = True
+
+    def __init__(self, driver: BlockingPostgres, connection: psycopg.Connection[Any]) -> None:
+        self.driver = driver
+        self.schema = driver.schema
+        self.read_only = driver.read_only
+        self.connection = connection
+        self.topics: list[str] = []
+        self.open = True
+        self.pid = os.getpid()
+
+    def _check(self) -> None:
+        if not self.open or self.pid != os.getpid():
+            raise Closed("this transaction has ended, or belongs to another process; use the Memory it came from")
+
+    async def run(self, statement: Statement, params: Mapping[str, Any]) -> list[Any]:
+        """Run one statement in this transaction."""
+        self._check()
+        with translated(statement, self.driver.settings.name, alone=False):
+            return _execute(self.connection, self.driver.settings, statement, params)
+
+    async def run_batch(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """Run one statement for each set of parameters, pipelined."""
+        self._check()
+        if not rows:
+            return []
+        settings = self.driver.settings
+        with translated(statement, settings.name, alone=False), self.connection.cursor() as cursor:
+            returning = statement.shape != "none"
+            cursor.executemany(settings.sql(statement), [values(statement, row) for row in rows], returning=returning)
+            found: list[Any] = []
+            while returning:
+                found += cursor.fetchall()
+                if not cursor.nextset():
+                    break
+            return records(statement, found)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[BlockingTransaction]:
+        """A savepoint."""
+        self._check()
+        marked = len(self.topics)
+        block = self.connection.transaction()
+        with translated(None, self.driver.settings.name, alone=False):
+            block.__enter__()
+        try:
+            yield self
+        except BaseException as error:
+            del self.topics[marked:]
+            with lost_rollback():
+                block.__exit__(type(error), error, error.__traceback__)
+            raise
+        with translated(None, self.driver.settings.name, alone=False):
+            block.__exit__(None, None, None)
+
+    async def wait(self, topic: str, timeout_s: float) -> None:
+        """Refused: it would hold a transaction open."""
+        raise Closed(f"waiting for {topic!r} inside a transaction would hold its rows; wait outside it")
+
+    async def announce(self, topic: str) -> None:
+        """Remember to announce after the commit."""
+        self._check()
+        if topic not in self.topics:
+            self.topics.append(topic)
+
+    async def offload(self, function: Callable[..., T], *args: Any) -> T:
+        """Call it here."""
+        return function(*args)
+
+    async def script(self, sql: str) -> None:
+        """Run several statements in this transaction."""
+        self._check()
+        with translated(None, self.driver.settings.name, alone=False):
+            psycopg.Cursor(self.connection).execute(in_schema(sql, self.schema).encode(), prepare=False)
+
+    async def state(self) -> dict[str, Any]:
+        """The pool's state."""
+        return await self.driver.state()
+
+    async def close(self) -> None:
+        """A transaction ends with its block, not by closing."""
+
+
+class AsyncPostgres:
+    """PostgreSQL under an event loop."""
+
+    dialect = "postgres"
+    in_transaction = False
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.schema = settings.schema
+        self.read_only = settings.read_only
+        self.closed = False
+        self._pid = os.getpid()
+        self._pool: AsyncConnectionPool[Any] | None = None
+        self.listener = AsyncListener(settings)
+
+    async def _open_pool(self) -> AsyncConnectionPool[Any]:
+        """The pool of this process; a forked child gets its own."""
+        if self.closed:
+            raise Closed(f"the store {self.settings.name} was closed; open it again")
+        if self._pid != os.getpid():
+            _left_behind.append((self._pool, self.listener))
+            self._pid, self._pool, self.listener = os.getpid(), None, AsyncListener(self.settings)
+        if self._pool is None:
+            self._pool = AsyncConnectionPool(
+                self.settings.pool_conninfo,
+                kwargs={**self.settings.pool_arguments, "cursor_factory": AsyncRawCursor},
+                min_size=1,
+                max_size=self.settings.pool_size,
+                open=False,
+                configure=self._configure,
+                check=_check_async,
+                **POOL,
+            )
+            await self._pool.open()
+        return self._pool
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        pool = await self._open_pool()
+        with translated(None, self.settings.name), exhaustion(pool, self.settings.name):
+            connection = await pool.getconn()
+        try:
+            yield connection
+        finally:
+            connection.idle_since = time.monotonic()  # type: ignore[attr-defined]  # read by _check_async
+            await pool.putconn(connection)
+
+    async def _configure(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        configure(connection)
+        if self.settings.wraps_reads:
+            await connection.set_read_only(True)
+
+    async def connect(self) -> None:
+        """Reach the server once, outside the pool, so that what is wrong is said at once and exactly."""
+        with translated(None, self.settings.name):
+            connection = await psycopg.AsyncConnection.connect(**self.settings.arguments)
+            await connection.close()
+
+    async def run(self, statement: Statement, params: Mapping[str, Any]) -> list[Any]:
+        """Run one statement; it commits alone."""
+        async with self._connection() as connection:
+            with translated(statement, self.settings.name):
+                if self.settings.wraps_reads:
+                    async with connection.transaction():
+                        return await _execute_async(connection, self.settings, statement, params)
+                return await _execute_async(connection, self.settings, statement, params)
+
+    async def run_batch(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """Run one statement for each set of parameters, in one transaction."""
+        async with self.transaction() as inner:
+            return await inner.run_batch(statement, rows)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncTransaction]:
+        """A transaction on one connection."""
+        async with self._connection() as connection:
+            inner = AsyncTransaction(self, connection)
+            block = connection.transaction()
+            with translated(None, self.settings.name):
+                await block.__aenter__()
+            try:
+                yield inner
+            except BaseException as error:
+                inner.open = False
+                with lost_rollback():
+                    await block.__aexit__(type(error), error, error.__traceback__)
+                raise
+            inner.open = False
+            with committed(self.settings.name):
+                await block.__aexit__(None, None, None)
+        for topic in inner.topics:
+            await self.announce(topic)
+
+    async def wait(self, topic: str, timeout_s: float) -> None:
+        """Sleep until a topic is announced by any process."""
+        await self._open_pool()
+        await self.listener.wait(topic, timeout_s)
+
+    async def announce(self, topic: str) -> None:
+        """Wake those who wait for a topic, in every process."""
+        async with self._connection() as connection:
+            await self.listener.announce(connection, topic)
+
+    async def offload(self, function: Callable[..., T], *args: Any) -> T:
+        """Call it on a thread."""
+        import asyncio
+
+        return await asyncio.to_thread(function, *args)
+
+    async def script(self, sql: str) -> None:
+        """Run several statements in one implicit transaction."""
+        async with self._connection() as connection:
+            with translated(None, self.settings.name):
+                await psycopg.AsyncCursor(connection).execute(in_schema(sql, self.schema).encode(), prepare=False)
+
+    async def use_on_connect(self, sql: str) -> None:
+        """Nothing is kept on a connection here."""
+
+    async def state(self) -> dict[str, Any]:
+        """Pool sizes, durability."""
+        return pool_state(await self._open_pool(), self.settings)
+
+    async def close(self) -> None:
+        """Close the pool and the listener."""
+        if not self.closed:
+            self.closed = True
+            if self._pid == os.getpid():
+                await self.listener.close()
+                if self._pool is not None:
+                    await self._pool.close()
+
+
+class AsyncTransaction:
+    """An open transaction under an event loop."""
+
+    dialect = "postgres"
+    in_transaction = True
+
+    def __init__(self, driver: AsyncPostgres, connection: psycopg.AsyncConnection[Any]) -> None:
+        self.driver = driver
+        self.schema = driver.schema
+        self.read_only = driver.read_only
+        self.connection = connection
+        self.topics: list[str] = []
+        self.open = True
+        self.pid = os.getpid()
+
+    def _check(self) -> None:
+        if not self.open or self.pid != os.getpid():
+            raise Closed("this transaction has ended, or belongs to another process; use the Memory it came from")
+
+    async def run(self, statement: Statement, params: Mapping[str, Any]) -> list[Any]:
+        """Run one statement in this transaction."""
+        self._check()
+        with translated(statement, self.driver.settings.name, alone=False):
+            return await _execute_async(self.connection, self.driver.settings, statement, params)
+
+    async def run_batch(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """Run one statement for each set of parameters, pipelined."""
+        self._check()
+        if not rows:
+            return []
+        settings = self.driver.settings
+        with translated(statement, settings.name, alone=False):
+            async with self.connection.cursor() as cursor:
+                returning = statement.shape != "none"
+                parameters = [values(statement, row) for row in rows]
+                await cursor.executemany(settings.sql(statement), parameters, returning=returning)
+                found: list[Any] = []
+                while returning:
+                    found += await cursor.fetchall()
+                    if not cursor.nextset():
+                        break
+                return records(statement, found)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncTransaction]:
+        """A savepoint."""
+        self._check()
+        marked = len(self.topics)
+        block = self.connection.transaction()
+        with translated(None, self.driver.settings.name, alone=False):
+            await block.__aenter__()
+        try:
+            yield self
+        except BaseException as error:
+            del self.topics[marked:]
+            with lost_rollback():
+                await block.__aexit__(type(error), error, error.__traceback__)
+            raise
+        with translated(None, self.driver.settings.name, alone=False):
+            await block.__aexit__(None, None, None)
+
+    async def wait(self, topic: str, timeout_s: float) -> None:
+        """Refused: it would hold a transaction open."""
+        raise Closed(f"waiting for {topic!r} inside a transaction would hold its rows; wait outside it")
+
+    async def announce(self, topic: str) -> None:
+        """Remember to announce after the commit."""
+        self._check()
+        if topic not in self.topics:
+            self.topics.append(topic)
+
+    async def offload(self, function: Callable[..., T], *args: Any) -> T:
+        """Call it on a thread."""
+        return await self.driver.offload(function, *args)
+
+    async def script(self, sql: str) -> None:
+        """Run several statements in this transaction."""
+        self._check()
+        with translated(None, self.driver.settings.name, alone=False):
+            await psycopg.AsyncCursor(self.connection).execute(in_schema(sql, self.schema).encode(), prepare=False)
+
+    async def state(self) -> dict[str, Any]:
+        """The pool's state."""
+        return await self.driver.state()
+
+    async def close(self) -> None:
+        """A transaction ends with its block, not by closing."""
+
+
+def _execute(
+    connection: psycopg.Connection[Any], settings: Settings, statement: Statement, params: Mapping[str, Any]
+) -> list[Any]:
+    with connection.cursor() as cursor:
+        cursor.execute(settings.sql(statement), values(statement, params))
+        return records(statement, cursor.fetchall()) if cursor.description else []
+
+
+async def _execute_async(
+    connection: psycopg.AsyncConnection[Any], settings: Settings, statement: Statement, params: Mapping[str, Any]
+) -> list[Any]:
+    async with connection.cursor() as cursor:
+        await cursor.execute(settings.sql(statement), values(statement, params))
+        return records(statement, await cursor.fetchall()) if cursor.description else []
+
+
+def _check(connection: psycopg.Connection[Any]) -> None:
+    if not seems_alive(connection, getattr(connection, "idle_since", None)):
+        ConnectionPool.check_connection(connection)
+
+
+async def _check_async(connection: psycopg.AsyncConnection[Any]) -> None:
+    if not seems_alive(connection, getattr(connection, "idle_since", None)):
+        await AsyncConnectionPool.check_connection(connection)
+
+
+@contextmanager
+def exhaustion(pool: ConnectionPool[Any] | AsyncConnectionPool[Any], name: str) -> Iterator[None]:
+    """Tell a pool whose connections are all in use from a server that cannot be reached."""
+    from psycopg_pool import PoolTimeout
+
+    try:
+        yield
+    except PoolTimeout as error:
+        stats = pool.get_stats()
+        if stats.get("pool_size", 0) >= pool.max_size and not stats.get("pool_available", 0):
+            raise PoolExhausted(
+                f"{name}: all {pool.max_size} connections were in use for {pool.timeout:g} s; raise pool_size or shorten transactions"
+            ) from error
+        raise Unavailable(
+            f"{name}: the server could not be reached for {pool.timeout:g} s; nothing happened"
+        ) from error
+
+
+@contextmanager
+def committed(name: str) -> Iterator[None]:
+    """A commit whose answer was lost may have been carried out."""
+    try:
+        with translated(None, name):
+            yield
+    except Unavailable as error:
+        if isinstance(error.__cause__, psycopg.OperationalError) and error.__cause__.sqlstate is None:
+            raise OutcomeUnknown(
+                f"{name}: the connection broke during the commit; look before you repeat it"
+            ) from error
+        raise
+
+
+@contextmanager
+def lost_rollback() -> Iterator[None]:
+    """A connection that is gone needs no rollback: the server does it. The caller raises what went wrong before."""
+    try:
+        yield
+    except psycopg.Error:
+        return
+
+
+def pool_state(pool: ConnectionPool[Any] | AsyncConnectionPool[Any], settings: Settings) -> dict[str, Any]:
+    """The part of `Status` that a pool knows."""
+    stats = pool.get_stats()
+    sizes = {
+        "size": stats.get("pool_size", 0),
+        "available": stats.get("pool_available", 0),
+        "waiting": stats.get("requests_waiting", 0),
+        "most": pool.max_size,
+    }
+    return {"journal": "", "log_bytes": 0, "durability": settings.durability, "pool": sizes}

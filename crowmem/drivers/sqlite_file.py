@@ -1,0 +1,340 @@
+"""One SQLite file and this process's connections to it.
+
+One connection writes; writers take turns (`Turn`) and begin with ``begin immediate``, so nothing is read first and written
+later on a stale view. Readers have connections of their own and never wait for a writer. Every statement is read to its end
+before its rows are handed out: no cursor stays open to hold the log back, and nothing is handed out before it is committed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import apsw
+
+from crowmem.drivers.codec import record_maker
+from crowmem.drivers.filesystems import shares_memory
+from crowmem.drivers.sqlite_errors import translated
+from crowmem.drivers.turn import Turn, turn_for
+from crowmem.errors import Busy, Closed, NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from crowmem.statement import Statement
+
+log = logging.getLogger("crowmem")
+
+STATEMENT_CACHE = 400  # room for the whole catalogue
+PROGRESS_STEPS = 20_000  # virtual machine steps between looks for Ctrl-C, some 1 ms
+LOG_LIMIT_BYTES = 64 * 1024 * 1024  # the log file is cut back to this after a checkpoint
+NAPS_S = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005)  # SQLite's own naps grow to 100 ms, which starves
+
+_leaked: list[apsw.Connection] = []  # a forked child must never close what its parent still uses
+
+
+class SqliteFile:
+    """The connections of one process to one file; follows a fork by opening its own."""
+
+    def __init__(
+        self,
+        path: Path | None,
+        *,
+        read_only: bool = False,
+        durability: str = "full",
+        busy_timeout_s: float = 5.0,
+        journal: str | None = None,
+    ) -> None:
+        """Remember how to open; nothing is opened yet.
+
+        Args:
+            path: the file; None for a private database in memory.
+            read_only: open without the right to write.
+            durability: "full" or "normal".
+            busy_timeout_s: how long a writer waits for others.
+            journal: a journal mode that overrides what the file system suggests.
+        """
+        self.path = path
+        self.name = str(path) if path else ":memory:"
+        self.read_only = read_only
+        self.durability = durability
+        self.busy_timeout_s = busy_timeout_s
+        self.journal = journal
+        self.journal_reason = ""
+        self.on_connect = ""
+        self.closed = False
+        self._reset()
+
+    def _reset(self) -> None:
+        self.pid = os.getpid()
+        self.turn: Turn = turn_for(os.path.realpath(self.name)) if self.path else Turn()
+        self._writer: apsw.Connection | None = None
+        self._readers: list[apsw.Connection] = []
+        self._lent: set[apsw.Connection] = set()
+        self._mutex = threading.Lock()
+
+    # --- connections ---
+
+    def check(self) -> None:
+        """Raise Closed after close; in a forked child leave the parent's connections alone and start afresh."""
+        if self.closed:
+            raise Closed(f"the store {self.name} was closed; open it again")
+        if self.pid != os.getpid():
+            kept = [*self._readers, *self._lent, *([self._writer] if self._writer else [])]
+            _leaked.extend(kept)
+            _keep_for_ever(kept)
+            self._reset()
+
+    def _connect(self, *, reader: bool) -> apsw.Connection:
+        if self.path is None:
+            connection = apsw.Connection(":memory:", statementcachesize=STATEMENT_CACHE)
+        else:
+            flags = apsw.SQLITE_OPEN_READONLY if self.read_only else apsw.SQLITE_OPEN_READWRITE
+            connection = apsw.Connection(self.name, flags=flags, statementcachesize=STATEMENT_CACHE)
+        connection.set_busy_handler(_Patience(self.busy_timeout_s))
+        connection.set_progress_handler(_go_on, PROGRESS_STEPS)
+        if not self.read_only and not reader:
+            self._set_journal(connection)
+        connection.pragma("synchronous", "full" if self.durability == "full" else "normal")
+        connection.pragma("foreign_keys", 1)
+        connection.pragma("secure_delete", 1)
+        connection.pragma("temp_store", "memory")
+        if self.on_connect:
+            connection.execute(self.on_connect).fetchall()
+        if reader:
+            connection.pragma("query_only", 1)
+        return connection
+
+    def _set_journal(self, connection: apsw.Connection) -> None:
+        """Write-ahead log, unless the file system cannot share memory between processes."""
+        wanted = self.journal or "wal"
+        if self.path and not self.journal:
+            kind, fit = shares_memory(self.path)
+            if not fit:
+                wanted, self.journal_reason = "delete", f"file system {kind} cannot keep a write-ahead log coherent"
+                log.warning("%s: %s; using a rollback journal", self.name, self.journal_reason)
+        connection.pragma("journal_mode", wanted)
+        connection.pragma("journal_size_limit", LOG_LIMIT_BYTES)
+
+    def connect(self) -> None:
+        """Make the file if it is missing, and reach it once."""
+        self.check()
+        self.create()
+        if self.read_only:
+            with translated(None, self.name), self.reader():
+                return
+        with self.writing():
+            return
+
+    def create(self) -> None:
+        """Make the file and its folder, readable by this user only; an existing file is left as it is."""
+        if self.path is None or self.read_only:
+            return
+        with translated(None, self.name):
+            missing = [folder for folder in self.path.parents if not folder.exists()]
+            for folder in reversed(missing):
+                folder.mkdir(mode=0o700, exist_ok=True)
+            # O_EXCL: an existing file is never opened here, closing it would drop the locks this process has on it
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+    @property
+    def writer(self) -> apsw.Connection:
+        """The connection that writes; use it only while holding the turn."""
+        if self._writer is None:
+            self._writer = self._connect(reader=False)
+        return self._writer
+
+    @contextlib.contextmanager
+    def reader(self) -> Iterator[apsw.Connection]:
+        """A connection for one read."""
+        with self._mutex:
+            connection = self._readers.pop() if self._readers else None
+            if connection is not None:
+                self._lent.add(connection)
+        if connection is None:
+            if self.path is not None and self.read_only and not self.path.exists():
+                raise NotFound(f"there is no store at {self.name}: check the path, or open it without read_only")
+            connection = self._connect(reader=True)
+            with self._mutex:
+                self._lent.add(connection)
+        try:
+            yield connection
+        finally:
+            with self._mutex:
+                self._lent.discard(connection)
+                if self.closed:
+                    connection.close()
+                else:
+                    self._readers.append(connection)
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[apsw.Connection]:
+        """The writing connection, when it is this caller's turn."""
+        self.check()
+        turn = self.turn
+        if turn.held:
+            raise Busy(
+                f"{self.name}: this thread has a transaction open here, and would wait for itself; "
+                "inside the block use the Memory that transaction() gave"
+            )
+        if not turn.acquire(self.busy_timeout_s):
+            raise Busy(f"{self.name}: other writers of this process kept the store for {self.busy_timeout_s:g} s")
+        try:
+            self.check()
+            with translated(None, self.name):
+                connection = self.writer
+            yield connection
+        finally:
+            turn.release()
+
+    # --- statements ---
+
+    def run(self, statement: Statement, params: Mapping[str, Any]) -> list[Any]:
+        """Run one statement that commits alone."""
+        self.check()
+        place = self.writing if statement.writes or self.path is None else self.reader
+        with translated(statement, self.name), place() as connection:
+            return execute(connection, statement, params)
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[apsw.Connection]:
+        """Hold the turn and an immediate transaction. The block's own exceptions pass as they are."""
+        with self.writing() as connection:
+            with translated(None, self.name):
+                connection.execute("begin immediate")
+            try:
+                yield connection
+                with translated(None, self.name):
+                    connection.execute("commit")
+            except BaseException:
+                roll_back(connection)
+                raise
+
+    def script(self, sql: str) -> None:
+        """Run several statements outside a transaction."""
+        with translated(None, self.name), self.writing() as connection:
+            connection.execute(sql).fetchall()
+
+    def use_on_connect(self, sql: str) -> None:
+        """Run this script on every connection from now on, those that are open included."""
+        self.on_connect = sql
+        with translated(None, self.name):
+            with self._mutex:
+                idle, self._readers = self._readers, []
+            for connection in idle:
+                connection.close()
+            if self._writer is not None:
+                self._writer.execute(sql).fetchall()
+
+    def interrupt(self, connection: apsw.Connection | None) -> None:
+        """Stop what a connection is doing."""
+        if connection is not None:
+            with contextlib.suppress(apsw.ConnectionClosedError):
+                connection.interrupt()
+
+    def state(self) -> dict[str, Any]:
+        """Journal mode, size of the log, durability."""
+        self.check()
+        log_bytes = 0
+        if self.path is not None:
+            with contextlib.suppress(OSError):
+                log_bytes = os.stat(self.name + "-wal").st_size  # noqa: PTH116  # stat opens nothing
+        with translated(None, self.name):
+            place = self.writing if self.path is None else self.reader
+            with place() as connection:
+                journal = str(connection.pragma("journal_mode"))
+        note = f"{journal} ({self.journal_reason})" if self.journal_reason else journal
+        return {"journal": note, "log_bytes": log_bytes, "durability": self.durability, "pool": {}}
+
+    def close(self) -> None:
+        """Close every idle connection; a reader that is in use closes when it comes back."""
+        if self.closed:
+            return
+        self.check()
+        writer = self._writer
+        waits = writer is not None and not self.turn.held
+        if writer is not None and not waits and writer.in_transaction:
+            raise Busy(f"{self.name}: a transaction is still open in this thread; end its block, then close")
+        if waits and not self.turn.acquire(self.busy_timeout_s):
+            raise Busy(f"{self.name}: another thread's transaction is still open after {self.busy_timeout_s:g} s")
+        try:
+            with self._mutex:
+                self.closed = True
+                connections, self._readers = self._readers, []
+            for connection in connections:
+                connection.close()
+            if writer is not None:
+                writer.close()
+        finally:
+            if waits:
+                self.turn.release()
+
+
+class _Patience:
+    """Waits for a lock in short naps, so that no waiter starves; signals are seen between them."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._since = 0.0
+
+    def __call__(self, count: int) -> bool:
+        now = time.monotonic()
+        if count == 0:
+            self._since = now
+        if now - self._since >= self._timeout_s:
+            return False
+        time.sleep(NAPS_S[min(count, len(NAPS_S) - 1)])
+        return True
+
+
+def _go_on() -> bool:
+    """Called every few steps of a long statement: Python sees Ctrl-C on the way."""
+    return False
+
+
+def execute(connection: apsw.Connection, statement: Statement, params: Mapping[str, Any]) -> list[Any]:
+    """Run a statement to its end and make its rows records."""
+    rows = connection.execute(statement.texts["sqlite"], bound(params)).fetchall()
+    if statement.record is None:
+        return rows
+    return [record_maker(statement.record)(row) for row in rows] if rows else []
+
+
+def execute_batch(connection: apsw.Connection, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Run a statement once for each set of parameters."""
+    found = connection.executemany(statement.texts["sqlite"], map(bound, rows)).fetchall()
+    if statement.record is None:
+        return found
+    make = record_maker(statement.record)
+    return [make(row) for row in found]
+
+
+def bound(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Lists and dicts travel as JSON text."""
+    for value in params.values():
+        if type(value) is list or type(value) is dict:
+            return {
+                name: json.dumps(one) if type(one) is list or type(one) is dict else one for name, one in params.items()
+            }
+    return params
+
+
+def roll_back(connection: apsw.Connection) -> None:
+    """End a transaction that failed, if SQLite has not ended it already."""
+    if connection.in_transaction:
+        connection.execute("rollback")
+
+
+def _keep_for_ever(objects: list[Any]) -> None:
+    """Never let these be finalised, not even at exit."""
+    import ctypes
+
+    for one in objects:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))

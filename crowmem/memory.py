@@ -1,0 +1,273 @@
+"""Memory and AsyncMemory: two doors on the same operations.
+
+A door holds a driver and one repository for each group of operations. A transaction is a Memory on one connection; nothing
+takes a ``connection=`` argument.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from crowmem.errors import Closed
+from crowmem.opening import Options, async_driver, blocking_driver, prepared
+from crowmem.operation import Async, Sync, drive
+from crowmem.repositories.agents import Agents
+from crowmem.repositories.messages import Messages
+from crowmem.repositories.prompts import Prompts
+from crowmem.repositories.sessions import Sessions
+from crowmem.repositories.store import Stores
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Generator, Iterator
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+    from crowmem.drivers import Driver
+    from crowmem.records import Status
+    from crowmem.store import Store
+
+
+class Memory:
+    """A store, called with plain calls. Safe to share between threads."""
+
+    def __init__(self, driver: Driver, store: Store) -> None:
+        """Use `Memory.open` instead."""
+        self._driver = driver
+        self._store = store
+        self.agents: Agents[Sync] = Agents(driver, store, blocking=True)
+        self.messages: Messages[Sync] = Messages(driver, store, blocking=True)
+        self.prompts: Prompts[Sync] = Prompts(driver, store, blocking=True)
+        self.sessions: Sessions[Sync] = Sessions(driver, store, blocking=True)
+        self._stores: Stores[Sync] = Stores(driver, store, blocking=True)
+
+    @classmethod
+    def open(
+        cls,
+        url: str | Path | None = None,
+        *,
+        read_only: bool = False,
+        config: str | Path | None = None,
+        images: Any = None,
+        durability: str | None = None,
+        pool_size: int | None = None,
+        busy_timeout_s: float = 5.0,
+        schema: str = "public",
+        stem: bool | None = None,
+        max_attempts: int | None = None,
+        prepare: bool = True,
+    ) -> Self:
+        """Open a store, making or upgrading it unless ``read_only``.
+
+        Args:
+            url: a path or sqlite URI, or a postgresql URI; None: CROW_DB_URI, then the configuration, then the default file.
+            read_only: refuse every write; the database itself enforces it.
+            config: path of a config.yaml, or a folder that holds one.
+            images: a folder or an image store object.
+            durability: "full" (an acknowledged write survives power loss) or "normal".
+            pool_size: most connections to PostgreSQL, 1 to 1,000; 10 by default.
+            busy_timeout_s: how long a SQLite writer waits for others, 0 to 86,400 seconds.
+            schema: the PostgreSQL schema that holds the store.
+            stem: index word stems; fixed when a store is made. None takes what the store has.
+            max_attempts: leases of one delivery before it is dead, 1 to 1,000,000; 5 by default.
+            prepare: prepare statements; off behind a transaction-pooling PgBouncer. PostgreSQL only.
+
+        Raises:
+            ConfigError: a setting is wrong.
+            SchemaMismatch: the database is not a store of ours (SchemaTooOld, SchemaTooNew: of another version).
+            Unavailable: it cannot be reached.
+        """
+        options = Options.of(
+            url,
+            read_only=read_only,
+            config=config,
+            images=images,
+            durability=durability,
+            pool_size=pool_size,
+            busy_timeout_s=busy_timeout_s,
+            schema=schema,
+            stem=stem,
+            max_attempts=max_attempts,
+            prepare=prepare,
+        )
+        driver = blocking_driver(options)
+        try:
+            return cls(driver, drive(prepared(driver, options)))
+        except BaseException:
+            drive(driver.close())
+            raise
+
+    def __enter__(self) -> Self:
+        """Use the store in a block that closes it."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the store."""
+        self.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Memory]:
+        """A Memory on one connection: it commits at the end of the block and rolls back on an exception.
+
+        Inside the block use what it yields, not the outer object. A transaction inside one is a savepoint.
+        """
+        context = self._driver.transaction()
+        inner = drive(context.__aenter__())
+        try:
+            yield Memory(inner, self._store)
+        except BaseException as error:
+            if not drive(context.__aexit__(type(error), error, error.__traceback__)):
+                raise
+        else:
+            drive(context.__aexit__(None, None, None))
+
+    def status(self) -> Status:
+        """How the store is doing; holds no secret."""
+        return self._stores.status()
+
+    def check(self, deep: bool = False) -> list[str]:
+        """A list of problems, empty when all is well.
+
+        Args:
+            deep: read everything, which takes as long as that takes.
+        """
+        return self._stores.check(deep)
+
+    def backup(self, path: str | Path) -> None:
+        """Write a consistent copy of a SQLite store to a new file, mode 0600, while others go on writing.
+
+        Raises:
+            Unsupported: on PostgreSQL; use pg_dump.
+            Conflict: the target exists.
+        """
+        self._stores.backup(path)
+
+    def close(self) -> None:
+        """Close the store; a second close does nothing. Later use raises Closed."""
+        drive(self._driver.close())
+
+    def __repr__(self) -> str:
+        """Where it is, without secrets."""
+        return f"<{type(self).__name__} {self._store.where}>"
+
+
+class AsyncMemory:
+    """A store, awaited. Belongs to the event loop it was opened in."""
+
+    def __init__(self, driver: Driver, store: Store) -> None:
+        """Use `AsyncMemory.open` instead."""
+        self._driver = driver
+        self._store = store
+        self.agents: Agents[Async] = Agents(driver, store, blocking=False)
+        self.messages: Messages[Async] = Messages(driver, store, blocking=False)
+        self.prompts: Prompts[Async] = Prompts(driver, store, blocking=False)
+        self.sessions: Sessions[Async] = Sessions(driver, store, blocking=False)
+        self._stores: Stores[Async] = Stores(driver, store, blocking=False)
+
+    @classmethod
+    def open(
+        cls,
+        url: str | Path | None = None,
+        *,
+        read_only: bool = False,
+        config: str | Path | None = None,
+        images: Any = None,
+        durability: str | None = None,
+        pool_size: int | None = None,
+        busy_timeout_s: float = 5.0,
+        schema: str = "public",
+        stem: bool | None = None,
+        max_attempts: int | None = None,
+        prepare: bool = True,
+    ) -> Opening:
+        """Open a store: ``async with AsyncMemory.open(...) as memory`` or ``memory = await AsyncMemory.open(...)``.
+
+        Arguments and errors are those of `Memory.open`; errors are raised when it is awaited.
+        """
+        arguments: dict[str, Any] = {
+            "read_only": read_only,
+            "config": config,
+            "images": images,
+            "durability": durability,
+            "pool_size": pool_size,
+            "busy_timeout_s": busy_timeout_s,
+            "schema": schema,
+            "stem": stem,
+            "max_attempts": max_attempts,
+            "prepare": prepare,
+        }
+        return Opening(url, arguments)
+
+    async def __aenter__(self) -> Self:
+        """Use the store in a block that closes it."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the store."""
+        await self.close()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncMemory]:
+        """An AsyncMemory on one connection; as `Memory.transaction`."""
+        async with self._driver.transaction() as inner:
+            yield AsyncMemory(inner, self._store)
+
+    async def status(self) -> Status:
+        """As `Memory.status`."""
+        return await self._stores.status()
+
+    async def check(self, deep: bool = False) -> list[str]:
+        """As `Memory.check`."""
+        return await self._stores.check(deep)
+
+    async def backup(self, path: str | Path) -> None:
+        """As `Memory.backup`."""
+        await self._stores.backup(path)
+
+    async def close(self) -> None:
+        """As `Memory.close`."""
+        await self._driver.close()
+
+    def __repr__(self) -> str:
+        """Where it is, without secrets."""
+        return f"<{type(self).__name__} {self._store.where}>"
+
+
+class Opening:
+    """A store about to be opened: await it, or use it in an ``async with`` block."""
+
+    def __init__(self, url: str | Path | None, arguments: dict[str, Any]) -> None:
+        self._url = url
+        self._arguments = arguments
+        self._memory: AsyncMemory | None = None
+
+    def __await__(self) -> Generator[Any, Any, AsyncMemory]:
+        """Open the store."""
+        return self._open().__await__()
+
+    async def _open(self) -> AsyncMemory:
+        options = Options.of(self._url, **self._arguments)
+        driver = async_driver(options)
+        try:
+            return AsyncMemory(driver, await prepared(driver, options))
+        except BaseException:
+            await driver.close()
+            raise
+
+    async def __aenter__(self) -> AsyncMemory:
+        """Open the store for a block."""
+        self._memory = await self._open()
+        return self._memory
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        if self._memory is None:
+            raise Closed
+        await self._memory.close()

@@ -1,0 +1,162 @@
+"""From an address and settings to a driver that is ready to use."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from crowmem.config import DURABILITIES, Config, load, resolve_url
+from crowmem.errors import ConfigError, SchemaMismatch
+from crowmem.resources import sql_root
+from crowmem.schema import apply_schema
+from crowmem.statement import statement
+from crowmem.store import Store
+from crowmem.urls import Target, normalize
+from crowmem.values import check_choice, check_range, check_seconds, check_text
+
+if TYPE_CHECKING:
+    from crowmem.drivers import Driver
+    from crowmem.drivers.postgres_settings import Settings
+    from crowmem.drivers.sqlite_file import SqliteFile
+
+SETTING_GET = statement("setting_get")
+SETTING_ADD = statement("setting_add")
+
+POOL = 1000
+ATTEMPTS = 1_000_000
+SCHEMA_BYTES = 63  # PostgreSQL cuts longer names without a word
+DAY_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Checked arguments of one open."""
+
+    target: Target
+    config: Config
+    read_only: bool
+    images: Any
+    durability: str
+    pool_size: int
+    busy_timeout_s: float
+    schema: str
+    stem: bool | None
+    max_attempts: int
+    prepare: bool
+
+    @classmethod
+    def of(
+        cls,
+        url: str | os.PathLike[str] | None,
+        *,
+        read_only: bool,
+        config: str | os.PathLike[str] | None,
+        images: Any,
+        durability: str | None,
+        pool_size: int | None,
+        busy_timeout_s: float,
+        schema: str,
+        stem: bool | None,
+        max_attempts: int | None,
+        prepare: bool,
+    ) -> Options:
+        """Check the arguments and fill what is left out from the configuration.
+
+        Raises:
+            ConfigError: the address or the configuration is wrong.
+            InvalidValue: an argument is out of its range.
+        """
+        settings = load(config)
+        target = normalize(resolve_url(url, os.environ, settings))
+        return cls(
+            target=target,
+            config=settings,
+            read_only=bool(read_only) or target.read_only,
+            images=images,
+            durability=check_choice("durability", durability or settings.durability, DURABILITIES),
+            pool_size=check_range("pool_size", settings.pool_size if pool_size is None else pool_size, 1, POOL),
+            busy_timeout_s=check_seconds("busy_timeout_s", busy_timeout_s, 0, DAY_S),
+            schema=check_text("schema", schema, limit=SCHEMA_BYTES),
+            stem=None if stem is None else bool(stem),
+            max_attempts=check_range(
+                "max_attempts", settings.max_attempts if max_attempts is None else max_attempts, 1, ATTEMPTS
+            ),
+            prepare=bool(prepare),
+        )
+
+
+def blocking_driver(options: Options) -> Driver:
+    """A driver for plain calls; nothing is connected yet."""
+    if options.target.dialect == "sqlite":
+        from crowmem.drivers.sqlite import BlockingSqlite
+
+        return BlockingSqlite(_file(options))
+    from crowmem.drivers.postgres import BlockingPostgres
+
+    return BlockingPostgres(_settings(options))
+
+
+def async_driver(options: Options) -> Driver:
+    """A driver for the running event loop; nothing is connected yet."""
+    if options.target.dialect == "sqlite":
+        from crowmem.drivers.sqlite import AsyncSqlite
+
+        return AsyncSqlite(_file(options))
+    from crowmem.drivers.postgres import AsyncPostgres
+
+    return AsyncPostgres(_settings(options))
+
+
+def _file(options: Options) -> SqliteFile:
+    from crowmem.drivers.sqlite_file import SqliteFile
+
+    return SqliteFile(
+        options.target.path,
+        read_only=options.read_only,
+        durability=options.durability,
+        busy_timeout_s=options.busy_timeout_s,
+    )
+
+
+def _settings(options: Options) -> Settings:
+    try:
+        from crowmem.drivers.postgres_settings import Settings
+    except ImportError as error:
+        raise ConfigError(f"PostgreSQL needs psycopg, which cannot be imported here: {error}") from error
+
+    return Settings(
+        conninfo=options.target.uri,
+        name=options.target.name,
+        schema=options.schema,
+        read_only=options.read_only,
+        durability=options.durability,
+        pool_size=options.pool_size,
+        prepare=options.prepare,
+    )
+
+
+async def prepared(driver: Driver, options: Options) -> Store:
+    """Reach the store, bring its schema up to date, and read its fixed settings."""
+    where = options.target.name
+    await driver.connect()
+    await apply_schema(driver, where)
+    set_up = sql_root() / driver.dialect / "connection.sql"
+    if set_up.is_file():
+        await driver.use_on_connect(set_up.read_text(encoding="utf-8"))
+    return Store(where=where, stem=await _stem(driver, options, where), max_attempts=options.max_attempts)
+
+
+async def _stem(driver: Driver, options: Options, where: str) -> bool:
+    """Whether the index holds stems: fixed by whoever opened the store first."""
+    rows = await driver.run(SETTING_GET, {"name": "stem"})
+    if not rows and not driver.read_only:
+        await driver.run(SETTING_ADD, {"name": "stem", "value": str(int(bool(options.stem)))})
+        rows = await driver.run(SETTING_GET, {"name": "stem"})
+    has = bool(rows) and rows[0][0] == "1"
+    if options.stem is not None and options.stem != has:
+        raise SchemaMismatch(
+            f"{where}: its index holds {'stems' if has else 'whole words'}, opened with stem={options.stem}; leave stem out, or "
+            f"change the index with `crowmem reindex --stem {'on' if options.stem else 'off'}`"
+        )
+    return has

@@ -1,0 +1,389 @@
+"""Messages: what every agent said, was told and did, in order."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from crowmem.content import content_texts, search_text, title, tool_names
+from crowmem.errors import InvalidValue
+from crowmem.ids import AgentId, parse_agent_id
+from crowmem.lexer import documents
+from crowmem.operation import M, Repository, operation
+from crowmem.records import Message
+from crowmem.scope import scope_words
+from crowmem.statement import statement
+from crowmem.values import (
+    INTEGER,
+    check_choice,
+    check_list,
+    check_optional_text,
+    check_range,
+    check_text,
+    check_texts,
+    encode_object,
+    now_text,
+    optional_time_text,
+    time_text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+PUT = statement("message_put")
+ADD = statement("message_add")
+INDEX_ADD = statement("message_index_add")
+STATS_ADD = statement("message_stats_add")
+COUNT = statement("session_add_messages")
+GET = statement("message_get", Message)
+LOAD = statement("message_load")
+VIEW = statement("message_view")
+QUERY = statement("message_query", Message)
+QUERY_NEWEST = statement("message_query_newest", Message)
+HORIZON = statement("message_horizon")
+WRITERS = statement("message_writers")
+HOLE = statement("message_hole")
+FOLLOW = statement("message_follow", Message)
+RECENT = statement("message_recent")
+
+MOST = 100_000  # rows of one page
+LOOKS = 10  # how often a follower looks whether the writers it saw have ended, before it holds back behind them
+LOOK_S = 0.01
+USAGE = ("prompt_tokens", "completion_tokens", "total_tokens")
+
+
+class Messages(Repository[M]):
+    """The messages of every agent: append, load, page, follow."""
+
+    @operation
+    async def add(
+        self,
+        agent_id: str,
+        message: Mapping[str, Any],
+        *,
+        usage: Mapping[str, Any] | None = None,
+        created_at: Any = None,
+        injected: bool = False,
+    ) -> int:
+        """Append one message; when this returns it is durable and can be found.
+
+        Args:
+            agent_id: whose it is, ``<session>-<agent index>-<fork index>``; there need be no agent row.
+            message: a JSON object, at most 256 MiB as text, nested at most 200 deep. It is not changed.
+            usage: token counts: prompt_tokens, completion_tokens, total_tokens.
+            created_at: aware datetime or ISO 8601 text; now by default.
+            injected: the text was put in by a program (a wrapper, a compaction summary), not written by the user.
+
+        Returns:
+            The message's id, larger than any before it in this store.
+
+        Raises:
+            InvalidValue: the agent id is malformed, or the message holds what JSON cannot carry; nothing was written.
+            OutcomeUnknown: the connection broke; look whether it is there before adding it again.
+        """
+        place = parse_agent_id(check_text("agent_id", agent_id))
+        row = _row(
+            agent_id, place, message, usage, created_at, injected, self._store.stem, self._driver.dialect, "message"
+        )
+        first = _is_first(place)
+        if self._driver.dialect == "postgres":
+            summary = {"session_id": place.session_id, "trunk": _is_trunk(place), "first": first}
+            index = {"lens": row.lengths, "tsvs": row.texts}
+            return int(await self._value(PUT, **row.columns, **summary, **index, title=row.title if first else None))
+        async with self._driver.transaction() as tx:
+            [[new_id]] = await tx.run(ADD, row.columns)
+            for index_row in row.index_rows(new_id):
+                await tx.run(INDEX_ADD, index_row)
+            await tx.run(COUNT, _summary(place, [row]))
+            return int(new_id)
+
+    @operation
+    async def add_many(
+        self,
+        agent_id: str,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        usages: Sequence[Mapping[str, Any] | None] | None = None,
+        created_ats: Sequence[Any] | None = None,
+        injected: Sequence[bool] | None = None,
+    ) -> list[int]:
+        """Append many messages of one agent in one transaction: all of them or none.
+
+        Args:
+            agent_id: as for `add`.
+            messages: 0 to 1,000,000 JSON objects.
+            usages: as many usages (or None each) as messages.
+            created_ats: as many times (or None each) as messages.
+            injected: as many flags as messages.
+
+        Returns:
+            The ids, in the order of the messages.
+
+        Raises:
+            InvalidValue: as for `add`, naming the message's place in the list, or lists of different lengths.
+        """
+        place = parse_agent_id(check_text("agent_id", agent_id))
+        given = check_list("messages", messages)
+        columns = zip(
+            given,
+            _as_many("usages", usages, given),
+            _as_many("created_ats", created_ats, given),
+            _as_many("injected", injected, given),
+            strict=True,
+        )
+        stem, dialect = self._store.stem, self._driver.dialect
+        rows = [
+            _row(agent_id, place, message, usage, created_at, bool(flag), stem, dialect, f"messages[{number}]")
+            for number, (message, usage, created_at, flag) in enumerate(columns)
+        ]
+        if not rows:
+            return []
+        async with self._driver.transaction() as tx:
+            ids = [int(new_id) for (new_id,) in await tx.run_batch(ADD, [row.columns for row in rows])]
+            index_rows = [one for row, new_id in zip(rows, ids, strict=True) for one in row.index_rows(new_id)]
+            if index_rows:
+                await tx.run_batch(INDEX_ADD, index_rows)
+                if self._driver.dialect == "postgres":
+                    words = sum(sum(row.lengths) for row in rows)
+                    await tx.run(STATS_ADD, {"docs": len(index_rows), "toks": words})
+            await tx.run(COUNT, _summary(place, rows))
+        return ids
+
+    @operation
+    async def get(self, message_id: int) -> Message | None:
+        """One message by id, or None."""
+        return await self._one(GET, id=check_range("message_id", message_id, *INTEGER))  # type: ignore[no-any-return]
+
+    @operation
+    async def load(self, agent_id: str, *, hydrate: bool = False) -> list[dict[str, Any]]:
+        """An agent's messages as it sees them, oldest first: a fork's begin with what it shares.
+
+        Args:
+            agent_id: a trunk agent or a fork; [] for an unknown one.
+            hydrate: put stored images back in place of their references.
+
+        Returns:
+            Dicts equal to those that were added.
+        """
+        return [json.loads(text) for text in await self._texts(agent_id)]
+
+    @operation
+    async def load_json(self, agent_id: str) -> str:
+        """The same view as `load`, as the text of one JSON array; nothing is decoded, so it is several times faster."""
+        return f"[{','.join(await self._texts(agent_id))}]"
+
+    async def _texts(self, agent_id: str) -> list[str]:
+        place = parse_agent_id(check_text("agent_id", agent_id))
+        loading = LOAD if place.fork_idx <= 1 else VIEW
+        return [text for (text,) in await self._many(loading, agent_id=agent_id)]
+
+    @operation
+    async def query(
+        self,
+        *,
+        session_id: str | None = None,
+        agent_ids: Sequence[str] | None = None,
+        agent_idx: int | None = None,
+        roles: Sequence[str] | None = None,
+        after: Any = None,
+        before: Any = None,
+        include_forks: bool = True,
+        order: str = "asc",
+        limit: int = 1000,
+        offset: int = 0,
+        after_id: int | None = None,
+    ) -> list[Message]:
+        """Messages by any mix of filters, by id.
+
+        Args:
+            session_id: of this session's agents only.
+            agent_ids: of these agents only; [] finds nothing.
+            agent_idx: of agents with this index only.
+            roles: with these roles only.
+            after: created later than this; datetime or ISO 8601 text.
+            before: created earlier than this.
+            include_forks: False leaves out forks' own messages.
+            order: "asc" (oldest first) or "desc".
+            limit: most messages to return, 1 to 100,000.
+            offset: how many to pass over; for deep pages use after_id.
+            after_id: continue after this id, in the direction of the order.
+        """
+        newest = check_choice("order", order, ("asc", "desc")) == "desc"
+        return await self._many(
+            QUERY_NEWEST if newest else QUERY,
+            session_id=check_optional_text("session_id", session_id),
+            agent_ids=None if agent_ids is None else check_texts("agent_ids", agent_ids),
+            agent_idx=None if agent_idx is None else check_range("agent_idx", agent_idx, 0, 2**31 - 1),
+            roles=None if roles is None else check_texts("roles", roles),
+            after=optional_time_text("after", after),
+            before=optional_time_text("before", before),
+            include_forks=bool(include_forks),
+            after_id=None if after_id is None else check_range("after_id", after_id, *INTEGER),
+            limit=check_range("limit", limit, 1, MOST),
+            offset=check_range("offset", offset, 0, 2**62),
+        )
+
+    @operation
+    async def follow(self, after_id: int, *, session_id: str | None = None, limit: int = 1000) -> list[Message]:
+        """The messages after an id, oldest first, for whoever remembers the last id it got.
+
+        A message whose transaction commits late is never skipped: what lies behind a gap that an open transaction may still
+        fill is held back until that one has ended.
+
+        Args:
+            after_id: the last id received; 0 to begin.
+            session_id: of this session's agents only.
+            limit: most messages to return, 1 to 100,000.
+        """
+        start = check_range("after_id", after_id, 0, INTEGER[1])
+        session = check_optional_text("session_id", session_id)
+        most = check_range("limit", limit, 1, MOST)
+        [[newest, writers]] = await self._many(HORIZON)
+        if newest > start and writers and not await self._have_ended(writers):
+            safe = await self._value(HOLE, after_id=start, upto=newest)
+            newest = newest if safe is None else safe
+        if newest <= start:
+            return []
+        return await self._many(FOLLOW, after_id=start, upto=newest, session_id=session, limit=most)
+
+    async def _have_ended(self, writers: str) -> bool:
+        """Give writers that were open a moment ago the time of a usual commit."""
+        for _ in range(LOOKS):
+            if not await self._value(WRITERS, writers=writers):
+                return True
+            if self._driver.in_transaction:
+                return False
+            await self._driver.wait("messages", LOOK_S)
+        return False
+
+    @operation
+    async def last_assistant_text(self, agent_id: str, fallback: str = "") -> str:
+        """The text of the last assistant message of an agent's view that has any, its blocks joined by a blank.
+
+        Args:
+            agent_id: a trunk agent or a fork.
+            fallback: returned when there is none.
+        """
+        parse_agent_id(check_text("agent_id", agent_id))
+        for (text,) in await self._many(RECENT, agent_id=agent_id, limit=100):
+            if found := _assistant_text(json.loads(text)):
+                return found
+        for text in reversed(await self._texts(agent_id)):
+            if found := _assistant_text(json.loads(text)):
+                return found
+        return fallback
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One message ready to be written."""
+
+    place: AgentId
+    columns: dict[str, Any]
+    lengths: list[int]
+    texts: list[str]
+    scope: str
+    title: str | None
+
+    def index_rows(self, message_id: int) -> list[dict[str, Any]]:
+        """Parameters of its index rows."""
+        return [
+            {"id": message_id, "doc": number, "len": length, "text": text, "scope": self.scope}
+            for number, (length, text) in enumerate(zip(self.lengths, self.texts, strict=True))
+        ]
+
+
+def _row(
+    agent_id: str,
+    place: AgentId,
+    message: Mapping[str, Any],
+    usage: Mapping[str, Any] | None,
+    created_at: Any,
+    injected: bool,
+    stem: bool,
+    dialect: str,
+    what: str,
+) -> _Row:
+    data = encode_object(message, what)
+    stamp = now_text() if created_at is None else time_text("created_at", created_at)
+    role = _role(message, what)
+    words = scope_words(
+        place.session_id, agent_id, role, created_at=stamp, injected=injected, tools=tool_names(message)
+    )
+    found = documents(search_text(message), stem=stem)
+    if dialect == "postgres":
+        scope = " ".join([f"'{word}'" for word in words])
+        texts = [f"{document.tsvector} {scope}" for document in found]
+    else:
+        scope = " ".join(words)
+        texts = [document.text for document in found]
+    columns = {
+        "agent_id": agent_id,
+        "fork_idx": place.fork_idx,
+        "created_at": stamp,
+        "data": data,
+        "role": role,
+        "indexed": 1 if found.complete else 2,
+        "injected": int(injected),
+        **_usage(usage, what),
+    }
+    return _Row(place, columns, [document.length + len(words) for document in found], texts, scope, title(message))
+
+
+def _role(message: Mapping[str, Any], what: str) -> str:
+    role = message.get("role")
+    return "" if role is None else check_text(f"{what}.role", role, empty=True)
+
+
+def _usage(usage: Mapping[str, Any] | None, what: str) -> dict[str, int | None]:
+    if usage is None:
+        return dict.fromkeys(USAGE)
+    if not hasattr(usage, "get"):
+        raise InvalidValue(
+            f"usage of {what} is of type {type(usage).__name__}, expected a dict with {', '.join(USAGE)}"
+        )
+    return {
+        name: None if usage.get(name) is None else check_range(f"usage.{name} of {what}", usage.get(name), 0, 2**31 - 1)
+        for name in USAGE
+    }
+
+
+def _as_many(name: str, values: Sequence[Any] | None, messages: list[Any]) -> list[Any]:
+    found = [None] * len(messages) if values is None else check_list(name, values)
+    if len(found) != len(messages):
+        raise InvalidValue(
+            f"{name} has {len(found):,} items for {len(messages):,} messages: give one each, or none at all"
+        )
+    return found
+
+
+def _is_trunk(place: AgentId) -> int:
+    return int(place.fork_idx == 1)
+
+
+def _is_first(place: AgentId) -> int:
+    return int(place.fork_idx == 1 and place.agent_idx == 1)
+
+
+def _summary(place: AgentId, rows: list[_Row]) -> dict[str, Any]:
+    return {
+        "session_id": place.session_id,
+        "messages": len(rows),
+        "last": max(row.columns["created_at"] for row in rows),
+        "trunk": _is_trunk(place),
+        "first": _is_first(place),
+        "title_first": rows[0].title,
+        "title_second": rows[1].title if len(rows) > 1 else None,
+    }
+
+
+def _assistant_text(message: Any) -> str:
+    """The text of an assistant message, "" when it has none worth showing."""
+    if not isinstance(message, dict) or message.get("role") != "assistant":
+        return ""
+    content = message.get("content")
+    if isinstance(content, str):
+        return content if content.strip() else ""
+    return " ".join(text for text in content_texts(content) if text.strip())

@@ -1,0 +1,68 @@
+"""The store as a whole: its status, its health, its copies."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from crowmem.errors import Conflict, Unsupported
+from crowmem.operation import M, Repository, operation
+from crowmem.records import Status
+from crowmem.statement import statement
+from crowmem.values import check_text
+
+STEPS = statement("step_list")
+ROWS = statement("store_rows")
+INDEX = statement("store_index")
+PROBLEMS = statement("store_problems")
+DEEP_PROBLEMS = statement("store_problems_deep")
+BACKUP = statement("store_backup")
+
+
+class Stores(Repository[M]):
+    """What concerns a store as a whole; its operations are methods of Memory itself."""
+
+    @operation
+    async def status(self) -> Status:
+        """How the store is doing."""
+        state = await self._driver.state()
+        steps = await self._many(STEPS)
+        [[documents, lagging, partly]] = await self._many(INDEX)
+        return Status(
+            dialect=self._driver.dialect,
+            where=self._store.where,
+            schema_version=steps[-1][0][:4] if steps else "",
+            durability=state["durability"],
+            journal=state["journal"],
+            log_bytes=state["log_bytes"],
+            pool=state["pool"],
+            rows=dict(await self._many(ROWS)),
+            images={},
+            search={"documents": documents, "lagging": lagging, "partly": partly, "stem": self._store.stem},
+        )
+
+    @operation
+    async def check(self, deep: bool = False) -> list[str]:
+        """Problems found, in plain words."""
+        found = [text for (text,) in await self._many(PROBLEMS)]
+        if deep:
+            found += [text for (text,) in await self._many(DEEP_PROBLEMS)]
+        return found
+
+    @operation
+    async def backup(self, path: Any) -> None:
+        """A consistent copy of a SQLite store."""
+        if self._driver.dialect != "sqlite":
+            raise Unsupported("backup copies a SQLite file; for PostgreSQL use pg_dump, or `crowmem copy` into a file")
+        target = Path(check_text("path", os.fspath(path), limit=1 << 16)).expanduser()
+        if target.exists():
+            raise Conflict(f"{target} exists already; name another file")
+        await self._driver.offload(_make_private, target)
+        await self._many(BACKUP, path=str(target))
+
+
+def _make_private(target: Path) -> None:
+    """An empty file that only this user may read; SQLite writes the copy into it."""
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))

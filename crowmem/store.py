@@ -1,0 +1,20 @@
+"""What the repositories of one open store share beside its driver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Store:
+    """Settings of one open store.
+
+    Attributes:
+        where: the file's path or the server's URL without password, as errors and status show it.
+        stem: whether the index holds word stems; fixed when the store was made.
+        max_attempts: leases of one delivery before it is dead.
+    """
+
+    where: str
+    stem: bool = False
+    max_attempts: int = 5

@@ -1,0 +1,248 @@
+"""One rule for values, whatever the database: what may be stored, and how it is written.
+
+A message is kept as JSON text that Python loads to an equal value. What JSON cannot carry is refused before anything is
+written, with the path inside the message. Columns that are plain text refuse what one of the databases cannot hold.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from crowmem.errors import InvalidValue
+
+MESSAGE_BYTES = 256 * 1024 * 1024  # most bytes of one message's JSON text
+DEPTH = 200  # deepest nesting of one message; Python's own JSON reader stops near a thousand
+TEXT_BYTES = 2600  # most bytes of an id or address: both are indexed, and a PostgreSQL index row ends at 2,704
+INTEGER = (-(2**63), 2**63 - 1)
+
+_PATH_SHOWN = 200
+_VALUE_SHOWN = 80
+
+
+def encode_object(value: Any, what: str = "message") -> str:
+    """The JSON text of an object.
+
+    Args:
+        value: a dict with text keys, nested at most 200 deep.
+        what: how errors call it.
+
+    Raises:
+        InvalidValue: it is no dict, holds something JSON cannot carry (the error names the path), or is over 256 MiB.
+    """
+    if type(value) is not dict and not isinstance(value, dict):
+        raise InvalidValue(f"{what} is {_kind(value)}, expected a dict with text keys")
+    return encode_json(value, what)
+
+
+def encode_json(value: Any, what: str) -> str:
+    """The JSON text of any JSON value; the same rules as `encode_object`."""
+    _check(value, what, 0)
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    try:
+        size = len(text) if text.isascii() else len(text.encode())
+    except UnicodeEncodeError:  # a lone surrogate cannot be sent as text, its escape can
+        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+        size = len(text)
+    if size > MESSAGE_BYTES:
+        raise InvalidValue(f"{what} is {size:,} bytes of JSON; at most {MESSAGE_BYTES:,} can be stored: split it")
+    return text
+
+
+def _check(value: Any, path: str, depth: int) -> None:
+    """Refuse what would not load equal: exact types only, since subclasses lose themselves."""
+    kind = type(value)
+    if kind is str or kind is int or kind is bool or value is None:
+        return
+    if kind is float:
+        if not math.isfinite(value):
+            raise InvalidValue(f"{_short(path)} is {value}, which JSON cannot carry: store it as text or null")
+    elif kind is dict:
+        if depth >= DEPTH:
+            raise InvalidValue(f"{_short(path)} is nested more than {DEPTH} deep")
+        for key, inner in value.items():
+            if type(key) is not str:
+                raise InvalidValue(f"{_short(path)} has the key {key!r} ({_kind(key)}): keys must be text")
+            if type(inner) is not str:
+                _check(inner, f"{path}.{key}", depth + 1)
+    elif kind is list:
+        if depth >= DEPTH:
+            raise InvalidValue(f"{_short(path)} is nested more than {DEPTH} deep")
+        for index, inner in enumerate(value):
+            if type(inner) is not str:
+                _check(inner, f"{path}[{index}]", depth + 1)
+    elif isinstance(value, (str, int, float, dict, list)):
+        _check(_plain(value), path, depth)
+    else:
+        raise InvalidValue(
+            f"{_short(path)} is {_kind(value)}, which JSON cannot carry: use text, numbers, lists, dicts, null"
+        )
+
+
+def _plain(value: Any) -> Any:
+    """A subclass instance (an enum member, an OrderedDict) as the plain value it equals."""
+    for base in (str, int, float, dict, list):
+        if isinstance(value, base):
+            return base(value)
+    raise AssertionError(value)
+
+
+def check_text(name: str, value: Any, *, empty: bool = False, limit: int = TEXT_BYTES) -> str:
+    """A text that goes into a plain column.
+
+    Args:
+        name: how errors call it.
+        value: the text.
+        empty: whether "" is allowed.
+        limit: most UTF-8 bytes.
+
+    Raises:
+        InvalidValue: it is not text, empty, too long, or holds NUL or half a character.
+    """
+    if not isinstance(value, str):
+        raise InvalidValue(f"{name} is {_kind(value)}, expected text")
+    if not value and not empty:
+        raise InvalidValue(f"{name} is empty, expected text")
+    if "\0" in value:
+        raise InvalidValue(f"{name} {_shown(value)} holds a NUL at position {value.index(chr(0))}: remove it")
+    try:
+        size = len(value) if value.isascii() else len(value.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidValue(
+            f"{name} {_shown(value)} holds half a character at position {error.start}: remove it"
+        ) from None
+    if size > limit:
+        raise InvalidValue(f"{name} {_shown(value)} is {size:,} bytes, at most {limit:,} are allowed")
+    return str(value)
+
+
+def check_optional_text(name: str, value: Any, *, empty: bool = True, limit: int = TEXT_BYTES) -> str | None:
+    """As `check_text`, or None."""
+    return None if value is None else check_text(name, value, empty=empty, limit=limit)
+
+
+def check_range(name: str, value: Any, low: int, high: int) -> int:
+    """A whole number within bounds.
+
+    Raises:
+        InvalidValue: not a whole number, or outside ``low`` to ``high``.
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidValue(f"{name} is {_kind(value)}, expected a whole number from {low:,} to {high:,}")
+    if not low <= value <= high:
+        shown = f"{value:,}" if abs(value) < 10**30 else "a number of over 30 digits"
+        raise InvalidValue(f"{name} is {shown}, expected {low:,} to {high:,}")
+    return int(value)
+
+
+def check_seconds(name: str, value: Any, low: float, high: float) -> float:
+    """A number of seconds within bounds.
+
+    Raises:
+        InvalidValue: not a number, not finite, or outside ``low`` to ``high``.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InvalidValue(f"{name} is {_kind(value)}, expected seconds from {low:g} to {high:g}")
+    if not low <= value <= high:  # NaN fails every comparison
+        raise InvalidValue(f"{name} is {_shown(value)}, expected {low:g} to {high:g} seconds")
+    return float(value)
+
+
+def check_list(name: str, values: Any, most: int = 1_000_000) -> list[Any]:
+    """A list (or other sized collection) of at most ``most`` items; text is not a list of characters.
+
+    Raises:
+        InvalidValue: something else, or too many.
+    """
+    if isinstance(values, (str, bytes, dict)) or not hasattr(values, "__iter__"):
+        raise InvalidValue(f"{name} is {_kind(values)}, expected a list")
+    found = list(values)
+    if len(found) > most:
+        raise InvalidValue(f"{name} has {len(found):,} items, at most {most:,} are allowed")
+    return found
+
+
+def check_texts(name: str, values: Any) -> list[str]:
+    """A list of texts for plain columns."""
+    return [check_text(f"{name}[{index}]", value, empty=True) for index, value in enumerate(check_list(name, values))]
+
+
+def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:
+    """One of a few words.
+
+    Raises:
+        InvalidValue: none of them.
+    """
+    if not isinstance(value, str) or value not in allowed:
+        raise InvalidValue(f"{name} is {_shown(value)}, expected one of {', '.join(map(repr, allowed))}")
+    return value
+
+
+def now_text() -> str:
+    """This moment as the crow tables write it."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def time_text(name: str, value: Any) -> str:
+    """A moment as the crow tables write it: ISO 8601 in UTC with microseconds and ``+00:00``, so that text sorts as time.
+
+    Args:
+        name: how errors call it.
+        value: an aware datetime, or ISO 8601 text. Without an offset it is taken as UTC.
+
+    Raises:
+        InvalidValue: neither, or outside the years 1 to 9999.
+    """
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+        if not isinstance(moment, datetime):
+            raise InvalidValue(f"{name} is {_kind(value)}, expected a datetime or ISO 8601 text")
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return moment.astimezone(UTC).isoformat(timespec="microseconds")
+    except InvalidValue:
+        raise
+    except (ValueError, OverflowError) as error:
+        raise InvalidValue(f"{name} is {_shown(value)}, expected a time such as '2026-01-31T12:00:00+00:00'") from error
+
+
+def optional_time_text(name: str, value: Any) -> str | None:
+    """As `time_text`, or None."""
+    return None if value is None else time_text(name, value)
+
+
+def moment(text: str | float | datetime) -> datetime:
+    """What a database holds as a time → an aware datetime in UTC.
+
+    Text that another program wrote in some other form than ISO 8601 becomes the first moment of year 1: a strange stamp must
+    not hide the row that carries it.
+    """
+    if isinstance(text, datetime):
+        return text.astimezone(UTC) if text.tzinfo else text.replace(tzinfo=UTC)
+    if isinstance(text, (int, float)):
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=round(text))
+    try:
+        found = datetime.fromisoformat(text)
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return datetime.min.replace(tzinfo=UTC)
+
+
+def micros(seconds: float) -> int:
+    """Seconds as whole microseconds, the unit of every duration in SQL."""
+    return round(seconds * 1_000_000)
+
+
+def _kind(value: Any) -> str:
+    return "None" if value is None else f"of type {type(value).__name__}"
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _VALUE_SHOWN else f"{text[:_VALUE_SHOWN]}…"
+
+
+def _short(path: str) -> str:
+    return path if len(path) <= _PATH_SHOWN else f"{path[:_PATH_SHOWN]}…"

@@ -1,0 +1,21 @@
+-- Messages: rows of the crow format, read by agent, by session, and in the order they were written.
+
+-- name: message_get :one Message
+-- One message by id.
+select * from main.messages where id = :id;
+
+-- name: message_load :many text
+-- The messages of one agent's own rows, oldest first, as the text stored.
+select cast(data as text) from main.messages where agent_id = :agent_id order by id;
+
+-- name: message_hole :one int
+-- The last id before the first gap after an id and up to another; null when there is no gap.
+select min(prior) from (
+    select id, lag(id, 1, cast(:after_id as bigint)) over (order by id) as prior
+    from main.messages where id > :after_id and id <= :upto
+) run
+where id <> prior + 1;
+
+-- name: message_recent :many text
+-- The newest assistant messages of one agent's own rows, newest first.
+select cast(data as text) from main.messages where agent_id = :agent_id and role = 'assistant' order by id desc limit :limit;

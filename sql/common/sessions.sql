@@ -1,0 +1,99 @@
+-- Sessions: one summary row each, kept true by triggers on agents and by whoever adds messages.
+
+-- name: session_add_messages :none
+-- Count :messages new messages of one session, the newest at :last.
+-- :trunk and :first are 1 when their agent is on the trunk, and is agent 1 of it. :title_first and :title_second are the titles
+-- that the first and the second of them would give: the second message of agent 1 gives the session's.
+insert into main.session_summaries as s
+    (session_id, all_activity, all_messages, trunk_activity, trunk_messages, first_messages, title)
+values (:session_id, :last, :messages, case when :trunk = 1 then :last else '' end, :messages * :trunk, :messages * :first,
+    case when :first = 1 then :title_second end)
+on conflict (session_id) do update set
+    all_activity = case when s.all_messages = 0 or s.all_activity < excluded.all_activity
+        then excluded.all_activity else s.all_activity end,
+    all_messages = s.all_messages + excluded.all_messages,
+    trunk_activity = case when :trunk = 1 and (s.trunk_messages = 0 or s.trunk_activity < excluded.trunk_activity)
+        then excluded.trunk_activity else s.trunk_activity end,
+    trunk_messages = s.trunk_messages + excluded.trunk_messages,
+    first_messages = s.first_messages + excluded.first_messages,
+    title = coalesce(s.title, case when :first = 1 and s.first_messages = 0 then excluded.title
+        when :first = 1 and s.first_messages = 1 then :title_first end);
+
+-- name: session_exists :one int
+-- Whether there is a session of this name, or (when :agent_id is given) exactly this agent.
+select 1 from main.agents
+where case when cast(:agent_id as text) is null then session_id = :session_id else agent_id = :agent_id end
+limit 1;
+
+-- name: session_title :none
+-- Give a session a title, replacing the one it has.
+update main.session_summaries set title = :title where session_id = :session_id;
+
+-- name: session_list_trunk :many SessionInfo
+-- One page of sessions by their trunk's last activity, newest first; forks do not count.
+-- :activity and :after are the last line of the page before, or null.
+-- plan: session_summaries_trunk
+select session_id, trunk_activity as last_activity, trunk_messages as message_count, trunk_agents as agent_count,
+    model_identifier, cwd, title
+from main.session_summaries
+where trunk_agents > 0
+    and (cast(:activity as text) is null or trunk_activity < :activity
+        or (trunk_activity = :activity and session_id > :after))
+order by trunk_activity desc, session_id
+limit :limit offset :offset;
+
+-- name: session_list_all :many SessionInfo
+-- As session_list_trunk with every fork counted.
+-- plan: session_summaries_all
+select session_id, all_activity as last_activity, all_messages as message_count, all_agents as agent_count,
+    model_identifier, cwd, title
+from main.session_summaries
+where all_agents > 0
+    and (cast(:activity as text) is null or all_activity < :activity
+        or (all_activity = :activity and session_id > :after))
+order by all_activity desc, session_id
+limit :limit offset :offset;
+
+-- name: session_list_cwd :many SessionInfo
+-- As session_list_trunk, of one working directory.
+-- plan: session_summaries_cwd
+select session_id, case when :forks = 1 then all_activity else trunk_activity end as last_activity,
+    case when :forks = 1 then all_messages else trunk_messages end as message_count,
+    case when :forks = 1 then all_agents else trunk_agents end as agent_count, model_identifier, cwd, title
+from main.session_summaries
+where trunk_agents > 0 and cwd = :cwd
+    and (cast(:activity as text) is null or trunk_activity < :activity
+        or (trunk_activity = :activity and session_id > :after))
+order by trunk_activity desc, session_id
+limit :limit offset :offset;
+
+-- name: session_get :one SessionInfo
+-- One session with every fork counted.
+select session_id, all_activity as last_activity, all_messages as message_count, all_agents as agent_count,
+    model_identifier, cwd, title
+from main.session_summaries
+where session_id = :session_id and all_agents > 0;
+
+-- name: session_summary_delete :none
+-- Forget a session's summary; its agents' deletion does so by itself when they are counted right.
+delete from main.session_summaries where session_id = :session_id;
+
+-- name: session_delete_messages :many int
+-- Delete the messages of every agent of a session.
+delete from main.messages where agent_id in (select agent_id from main.agents where session_id = :session_id) returning id;
+
+-- name: session_delete_agents :many text
+-- Delete every agent of a session, all indexes and forks.
+delete from main.agents where session_id = :session_id returning agent_id;
+
+-- name: session_delete_tasks :many text
+-- Delete the tasks that a session or one of its agents owned.
+delete from main.tasks
+where owner_session = :session_id or owner_session in (select agent_id from main.agents where session_id = :session_id)
+returning task_id;
+
+-- name: session_delete_deliveries :many int
+-- Delete the mail addressed to a session or one of its agents.
+delete from main.task_deliveries
+where session_id = :session_id or session_id in (select agent_id from main.agents where session_id = :session_id)
+returning id;

@@ -1,0 +1,129 @@
+-- Messages: rows of the crow format, read by agent, by session, and in the order they were written.
+
+-- name: message_add :many int
+-- Append one message, indexed by us; returns its id.
+-- differs: used in batches only; a single message takes message_put.
+insert into main.messages (agent_id, fork_idx, created_at, data, role, prompt_tokens, completion_tokens, total_tokens, indexed, injected)
+values (:agent_id, :fork_idx, :created_at, cast(cast(:data as text) as json), :role, :prompt_tokens, :completion_tokens,
+    :total_tokens, 1, :injected)
+returning id;
+
+-- name: message_view :many text
+-- A fork's view: its parent's rows up to the anchor, the parent's own view included, then its own.
+-- differs: an anchor that is no number shares nothing, where a cast would fail.
+with recursive line (agent_id, upto, depth) as (
+    select cast(:agent_id as text), 9223372036854775807, 0
+    union all
+    select coalesce(a.forked_from, t.agent_id),
+        least(line.upto, case when a.forked_at is null then 9223372036854775807
+            when a.forked_at ~ '^[0-9]{1,18}$' then cast(a.forked_at as bigint) else 0 end),
+        depth + 1
+    from line
+    join main.agents a on a.agent_id = line.agent_id and a.fork_idx > 1
+    left join main.agents t on t.session_id = a.session_id and t.agent_idx = a.agent_idx and t.fork_idx = 1
+    where depth < 1000
+)
+select cast(m.data as text) from line join main.messages m on m.agent_id = line.agent_id and m.id <= line.upto
+order by line.depth desc, m.id;
+
+-- name: message_query :many Message
+-- Messages by any mix of filters, oldest first.
+-- differs: lists come as arrays.
+select m.* from main.messages m
+where (cast(:session_id as text) is null or m.agent_id in (select agent_id from main.agents where session_id = :session_id))
+    and (cast(:agent_ids as text[]) is null or m.agent_id = any(:agent_ids))
+    and (cast(:agent_idx as integer) is null or m.agent_id in (select agent_id from main.agents where agent_idx = :agent_idx))
+    and (cast(:roles as text[]) is null or m.role = any(:roles))
+    and (cast(:after as text) is null or m.created_at collate "C" > :after)
+    and (cast(:before as text) is null or m.created_at collate "C" < :before)
+    and (cast(:include_forks as boolean) or m.fork_idx <= 1)
+    and (cast(:after_id as bigint) is null or m.id > :after_id)
+order by m.id
+limit :limit offset :offset;
+
+-- name: message_query_newest :many Message
+-- As message_query, newest first; :after_id then bounds from above.
+-- differs: lists come as arrays.
+select m.* from main.messages m
+where (cast(:session_id as text) is null or m.agent_id in (select agent_id from main.agents where session_id = :session_id))
+    and (cast(:agent_ids as text[]) is null or m.agent_id = any(:agent_ids))
+    and (cast(:agent_idx as integer) is null or m.agent_id in (select agent_id from main.agents where agent_idx = :agent_idx))
+    and (cast(:roles as text[]) is null or m.role = any(:roles))
+    and (cast(:after as text) is null or m.created_at collate "C" > :after)
+    and (cast(:before as text) is null or m.created_at collate "C" < :before)
+    and (cast(:include_forks as boolean) or m.fork_idx <= 1)
+    and (cast(:after_id as bigint) is null or m.id < :after_id)
+order by m.id desc
+limit :limit offset :offset;
+
+-- name: message_horizon :one int, text
+-- The newest id visible, and the transactions that were writing messages after that look: each may hold a smaller id.
+-- differs: ids are taken at the insert but become visible at the commit. The locks are read after the snapshot was taken, and
+-- a writer has its lock before it takes an id.
+select coalesce(max(id), 0), array_to_string(array(
+    select l.virtualtransaction from pg_locks l
+    where l.locktype = 'relation' and l.granted and l.mode = 'RowExclusiveLock' and l.pid <> pg_backend_pid()
+        and l.database = (select oid from pg_database where datname = current_database())
+        and l.relation = cast('main.messages' as regclass)), ',')
+from main.messages;
+
+-- name: message_writers :one int
+-- How many of these transactions are still open.
+select count(distinct virtualtransaction) from pg_locks
+where virtualtransaction = any(string_to_array(:writers, ','));
+
+-- name: message_follow :many Message
+-- Messages after an id and up to another, oldest first.
+select m.* from main.messages m
+where m.id > :after_id and m.id <= :upto
+    and (cast(:session_id as text) is null or m.agent_id in (select agent_id from main.agents where session_id = :session_id))
+order by m.id
+limit :limit;
+
+-- name: message_put :one int
+-- Append one message with its index rows and its session's summary, in one round trip; returns its id.
+-- :lens and :tsvs describe the index rows; :trunk and :first say whether the agent is on the trunk, and is agent 1 of it.
+-- only: postgres; SQLite has no writing parts of a statement and takes message_add, message_index_add, session_add_messages.
+with added as (
+    insert into main.messages (agent_id, fork_idx, created_at, data, role, prompt_tokens, completion_tokens, total_tokens,
+        indexed, injected)
+    values (:agent_id, :fork_idx, :created_at, cast(cast(:data as text) as json), :role, :prompt_tokens, :completion_tokens,
+        :total_tokens, :indexed, :injected)
+    returning id
+), words as (
+    insert into main.message_index (message_id, doc, len, tsv)
+    select added.id, d.place - 1, d.len, cast(d.tsv || U&' ''\E000b' || (added.id >> 14) || '''' as tsvector)
+    from added, unnest(cast(:lens as integer[]), cast(:tsvs as text[])) with ordinality as d (len, tsv, place)
+), stats as (
+    insert into main.search_stats as s (slot, docs, toks)
+    select pg_backend_pid() & 255, count(*), sum(len) from unnest(cast(:lens as integer[])) as d (len) having count(*) > 0
+    on conflict (slot) do update set docs = s.docs + excluded.docs, toks = s.toks + excluded.toks
+), summary as (
+    insert into main.session_summaries as s
+        (session_id, all_activity, all_messages, trunk_activity, trunk_messages, first_messages)
+    values (:session_id, :created_at, 1, case when :trunk = 1 then :created_at else '' end, :trunk, :first)
+    on conflict (session_id) do update set
+        all_activity = case when s.all_messages = 0 then excluded.all_activity
+            else greatest(s.all_activity, excluded.all_activity) end,
+        all_messages = s.all_messages + 1,
+        trunk_activity = case when :trunk = 0 then s.trunk_activity
+            when s.trunk_messages = 0 then excluded.trunk_activity
+            else greatest(s.trunk_activity, excluded.trunk_activity) end,
+        trunk_messages = s.trunk_messages + :trunk,
+        first_messages = s.first_messages + :first,
+        title = coalesce(s.title, case when :first = 1 and s.first_messages = 1 then cast(:title as text) end)
+)
+select id from added;
+
+-- name: message_index_add :none
+-- Add one index row of one message.
+-- differs: the scope words, the bucket's among them, stand in the tsvector.
+insert into main.message_index (message_id, doc, len, tsv)
+values (:id, :doc, :len, cast(cast(:text as text) || U&' ''\E000b' || (cast(:id as bigint) >> 14) || '''' as tsvector));
+
+-- name: message_stats_add :none
+-- Count index rows and their words.
+-- only: postgres; FTS5 keeps these counts itself.
+insert into main.search_stats as s (slot, docs, toks)
+values (pg_backend_pid() & 255, :docs, :toks)
+on conflict (slot) do update set docs = s.docs + excluded.docs, toks = s.toks + excluded.toks;

@@ -1,0 +1,28 @@
+-- The store as a whole.
+
+-- name: store_rows :many text, int
+-- Row counts by table.
+select 'agents', count(*) from main.agents
+union all select 'messages', count(*) from main.messages
+union all select 'prompts', count(*) from main.prompts
+union all select 'tasks', count(*) from main.tasks
+union all select 'task_deliveries', count(*) from main.task_deliveries;
+
+-- name: store_index :one int, int, int
+-- Index rows; messages not indexed yet; messages with more words than the index takes.
+-- differs: rows are counted by us.
+select coalesce((select sum(docs)::bigint from main.search_stats), 0),
+    (select count(*) from main.messages where indexed = 0),
+    (select count(*) from main.messages where indexed = 2);
+
+-- name: store_problems :many text
+-- What is wrong, as far as a quick look tells.
+-- differs: an index whose building failed is not used.
+select 'index ' || c.relname || ' is invalid' from pg_index i join pg_class c on c.oid = i.indexrelid
+where not i.indisvalid and c.relnamespace = (select oid from pg_namespace where nspname = 'main');
+
+-- name: store_problems_deep :many text
+-- What is wrong, after reading everything.
+-- differs: reading every message finds a damaged page.
+select 'messages: ' || count(*) || ' rows without text' from main.messages where length(cast(data as text)) = 0
+having count(*) > 0;

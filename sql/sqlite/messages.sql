@@ -1,0 +1,76 @@
+-- Messages: rows of the crow format, read by agent, by session, and in the order they were written.
+
+-- name: message_add :many int
+-- Append one message, indexed by us; returns its id.
+-- differs: its index rows and its session's summary are statements of their own in the same transaction.
+insert into messages (agent_id, fork_idx, created_at, data, role, prompt_tokens, completion_tokens, total_tokens, indexed, injected)
+values (:agent_id, :fork_idx, :created_at, :data, :role, :prompt_tokens, :completion_tokens, :total_tokens, 1, :injected)
+returning id;
+
+-- name: message_view :many text
+-- A fork's view: its parent's rows up to the anchor, the parent's own view included, then its own.
+-- differs: the anchor is text, which SQLite's cast reads whatever it holds.
+with recursive line (agent_id, upto, depth) as (
+    select cast(:agent_id as text), 9223372036854775807, 0
+    union all
+    select coalesce(a.forked_from, t.agent_id), min(line.upto, coalesce(cast(a.forked_at as integer), 9223372036854775807)), depth + 1
+    from line
+    join agents a on a.agent_id = line.agent_id and a.fork_idx > 1
+    left join agents t on t.session_id = a.session_id and t.agent_idx = a.agent_idx and t.fork_idx = 1
+    where depth < 1000
+)
+select m.data from line join messages m on m.agent_id = line.agent_id and m.id <= line.upto
+order by line.depth desc, m.id;
+
+-- name: message_query :many Message
+-- Messages by any mix of filters, oldest first.
+-- differs: lists come as JSON arrays.
+select m.* from messages m
+where (:session_id is null or m.agent_id in (select agent_id from agents where session_id = :session_id))
+    and (:agent_ids is null or m.agent_id in (select value from json_each(:agent_ids)))
+    and (:agent_idx is null or m.agent_id in (select agent_id from agents where agent_idx = :agent_idx))
+    and (:roles is null or m.role in (select value from json_each(:roles)))
+    and (:after is null or m.created_at > :after)
+    and (:before is null or m.created_at < :before)
+    and (:include_forks or m.fork_idx <= 1)
+    and (:after_id is null or m.id > :after_id)
+order by m.id
+limit :limit offset :offset;
+
+-- name: message_query_newest :many Message
+-- As message_query, newest first; :after_id then bounds from above.
+-- differs: lists come as JSON arrays.
+select m.* from messages m
+where (:session_id is null or m.agent_id in (select agent_id from agents where session_id = :session_id))
+    and (:agent_ids is null or m.agent_id in (select value from json_each(:agent_ids)))
+    and (:agent_idx is null or m.agent_id in (select agent_id from agents where agent_idx = :agent_idx))
+    and (:roles is null or m.role in (select value from json_each(:roles)))
+    and (:after is null or m.created_at > :after)
+    and (:before is null or m.created_at < :before)
+    and (:include_forks or m.fork_idx <= 1)
+    and (:after_id is null or m.id < :after_id)
+order by m.id desc
+limit :limit offset :offset;
+
+-- name: message_horizon :one int, text
+-- The newest id visible, and the transactions that were writing messages after that look: each may hold a smaller id.
+-- differs: one writer at a time, so ids become visible in their order and nobody holds a smaller one.
+select coalesce(max(id), 0), '' from messages;
+
+-- name: message_writers :one int
+-- How many of these transactions are still open.
+-- differs: none ever are.
+select 0;
+
+-- name: message_follow :many Message
+-- Messages after an id and up to another, oldest first.
+select m.* from messages m
+where m.id > :after_id and m.id <= :upto
+    and (:session_id is null or m.agent_id in (select agent_id from agents where session_id = :session_id))
+order by m.id
+limit :limit;
+
+-- name: message_index_add :none
+-- Add one index row of one message.
+-- differs: the scope words are a column of their own, and FTS5 counts the words itself.
+insert into message_index (rowid, text, scope) values (:id << 6 | :doc, :text, :scope);

@@ -1,0 +1,31 @@
+-- The store as a whole.
+
+-- name: store_rows :many text, int
+-- Row counts by table.
+select 'agents', count(*) from agents
+union all select 'messages', count(*) from messages
+union all select 'prompts', count(*) from prompts
+union all select 'tasks', count(*) from tasks
+union all select 'task_deliveries', count(*) from task_deliveries;
+
+-- name: store_index :one int, int, int
+-- Index rows; messages not indexed yet; messages with more words than the index takes.
+-- differs: FTS5's own count of rows.
+select (select count(*) from message_index_docsize),
+    (select count(*) from messages where indexed = 0),
+    (select count(*) from messages where indexed = 2);
+
+-- name: store_problems :many text
+-- What is wrong, as far as a quick look tells.
+-- differs: SQLite checks its own pages.
+select 'quick_check: ' || quick_check from pragma_quick_check where quick_check <> 'ok';
+
+-- name: store_problems_deep :many text
+-- What is wrong, after reading everything.
+-- differs: SQLite checks its own pages.
+select 'integrity_check: ' || integrity_check from pragma_integrity_check where integrity_check <> 'ok';
+
+-- name: store_backup :none
+-- A consistent copy into an empty file.
+-- only: sqlite; PostgreSQL has pg_dump.
+vacuum into :path;
