@@ -16,8 +16,8 @@ _HALF = re.compile("[\0\ud800-\udfff]")
 def search_text(message: Mapping[str, Any]) -> str:
     """The searchable text of a message, its parts joined by newlines.
 
-    The content (text, or the text blocks of a list, nested lists of tool results included), the reasoning, and each tool
-    call's name and arguments. What is not text is passed over.
+    The content (text, or the text blocks of a list, nested lists of tool results included), the reasoning, and each
+    tool call's name and arguments. What is not text is passed over.
     """
     return "\n".join(part for part in _parts(message) if part)
 

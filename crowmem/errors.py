@@ -1,7 +1,7 @@
 """Every error crowmem raises, in one tree.
 
-A docstring gives the cause and the cure and is the message when none is given. Errors that come from a database carry the
-statement's name, the file and line it stands in, and the driver's own exception as ``__cause__``.
+A docstring gives the cause and the cure and is the message when none is given. Errors that come from a database carry
+the statement's name, the file and line it stands in, and the driver's own exception as ``__cause__``.
 
 The tree answers the one question a caller has after a failure: *may I try again?* ``Unavailable`` means that nothing
 happened; ``OutcomeUnknown`` that the request was sent and the answer was lost.
@@ -21,7 +21,7 @@ class CrowmemError(Exception):
         super().__init__(message if message is not None else (type(self).__doc__ or "").strip().splitlines()[0])
 
 
-class NotFound(CrowmemError, LookupError):
+class NotFound(CrowmemError, LookupError, ValueError):
     """The named thing is not in this store; check its id."""
 
 

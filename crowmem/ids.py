@@ -1,7 +1,7 @@
 """Agent ids and wire ids.
 
-An agent id is ``<session>-<agent index>-<fork index>``; it is read from the right, so a session name may contain hyphens.
-On the wire a trunk (fork 1) goes by its bare session name, a fork by its whole agent id.
+An agent id is ``<session>-<agent index>-<fork index>``; it is read from the right, so a session name may contain
+hyphens. On the wire a trunk (fork 1) goes by its bare session name, a fork by its whole agent id.
 """
 
 from __future__ import annotations
@@ -49,4 +49,4 @@ def wire_session_id(agent_id: str) -> str:
 
 
 def _is_index(text: str) -> bool:
-    return text.isascii() and text.isdigit() and int(text) <= _INDEX_MAX
+    return text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= _INDEX_MAX

@@ -17,14 +17,12 @@ import re
 import threading
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 from crowmem.scope import MARK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    import apsw
+    from collections.abc import Iterator
 
 LEXER = 1  # raised when the same text gives other tokens than before: an index of another number is made again
 
@@ -43,6 +41,7 @@ _UNSPACED = (
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U0001b000-\U0001b16f\U00020000-\U0003ffff"
 )
 _RUN = re.compile(f"[{_UNSPACED}]+")
+_HALF = re.compile("[\ud800-\udfff]")
 # before any of these a text can be cut without changing its tokens
 _BORDER = re.compile(rf"[\0-/:-@\[-`{{-\x7f\s\u2000-\u206f\u3000-\u3004{_UNSPACED}]")
 
@@ -127,6 +126,28 @@ def spread(text: str) -> str:
     return _RUN.sub(lambda run: f" {' '.join(run[0])} ", text.replace(MARK, " "))
 
 
+def located(text: str, *, stem: bool = False) -> Iterator[tuple[str, int, int]]:
+    """The tokens of a text with the places of their first and past their last character."""
+    start = 0
+    for run in _RUN.finditer(text):
+        yield from _located(text, start, run.start(), stem)
+        for place in range(run.start(), run.end()):
+            for token in tokens(text[place], stem=stem):
+                yield token, place, place + 1
+        start = run.end()
+    yield from _located(text, start, len(text), stem)
+
+
+def _located(text: str, start: int, end: int, stem: bool) -> Iterator[tuple[str, int, int]]:
+    encoded = _HALF.sub("?", text[start:end].replace(MARK, " ")).encode()
+    place, read = start, 0
+    for first, past, token in _tokenizer(stem).located(encoded):
+        place += len(encoded[read:first].decode())
+        length = len(encoded[first:past].decode())
+        yield (token if len(token) * 4 <= TOKEN_BYTES else _shorten(token)), place, place + length
+        place, read = place + length, past
+
+
 def _shorten(token: str) -> str:
     encoded = token.encode()
     return token if len(encoded) <= TOKEN_BYTES else encoded[:TOKEN_BYTES].decode("utf-8", "ignore")
@@ -175,18 +196,39 @@ def _divide(pieces: Iterator[list[str]]) -> Documents:
     return Documents(tuple(rows))
 
 
+class _Tokenizer:
+    """One of SQLite's tokenizers; its connection belongs to one thread at a time."""
+
+    def __init__(self, stem: bool) -> None:
+        import apsw
+
+        connection = apsw.Connection(":memory:")
+        name, arguments = ("porter", ["unicode61"]) if stem else ("unicode61", [])
+        self._tokenize: Any = connection.fts5_tokenizer(name, arguments)
+        self._reason = apsw.FTS5_TOKENIZE_DOCUMENT
+
+    def __call__(self, text: bytes) -> list[str]:
+        found: list[str] = self._tokenize(text, self._reason, None, include_offsets=False, include_colocated=False)
+        return found
+
+    def located(self, text: bytes) -> list[tuple[int, int, str]]:
+        """Tokens after the offsets of their first and past their last byte."""
+        found: list[tuple[int, int, str]] = self._tokenize(text, self._reason, None, include_colocated=False)
+        return found
+
+
 class _Local(threading.local):
-    """The tokenizers of one thread: an apsw connection belongs to one thread at a time."""
+    """The tokenizers of one thread in one process."""
 
     process = 0
-    tokenizers: dict[bool, Callable[[bytes], list[str]]]
+    tokenizers: dict[bool, _Tokenizer]
 
 
 _local = _Local()
 _inherited: list[object] = []  # a forked child keeps its parent's connections open and never touches them
 
 
-def _tokenizer(stem: bool) -> Callable[[bytes], list[str]]:
+def _tokenizer(stem: bool) -> _Tokenizer:
     """``unicode61``, or ``porter`` over it, of this thread: made on first use, some 0.1 ms."""
     process = os.getpid()
     if _local.process != process:
@@ -195,20 +237,5 @@ def _tokenizer(stem: bool) -> Callable[[bytes], list[str]]:
         _local.tokenizers, _local.process = {}, process
     found = _local.tokenizers.get(stem)
     if found is None:
-        found = _local.tokenizers[stem] = _open(stem)
+        found = _local.tokenizers[stem] = _Tokenizer(stem)
     return found
-
-
-def _open(stem: bool) -> Callable[[bytes], list[str]]:
-    import apsw
-
-    connection = apsw.Connection(":memory:")
-    name, arguments = ("porter", ["unicode61"]) if stem else ("unicode61", [])
-    tokenizer: apsw.FTS5Tokenizer = connection.fts5_tokenizer(name, arguments)
-    reason = apsw.FTS5_TOKENIZE_DOCUMENT
-
-    def tokenize(text: bytes) -> list[str]:
-        found = tokenizer(text, reason, None, include_offsets=False, include_colocated=False)
-        return cast("list[str]", found)  # without offsets and synonyms it is plain tokens
-
-    return tokenize

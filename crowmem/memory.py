@@ -1,7 +1,7 @@
 """Memory and AsyncMemory: two doors on the same operations.
 
-A door holds a driver and one repository for each group of operations. A transaction is a Memory on one connection; nothing
-takes a ``connection=`` argument.
+A door holds a driver and one repository for each group of operations. A transaction is a Memory on one connection;
+nothing takes a ``connection=`` argument.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ class Memory:
         """Open a store, making or upgrading it unless ``read_only``.
 
         Args:
-            url: a path or sqlite URI, or a postgresql URI; None: CROW_DB_URI, then the configuration, then the default file.
+            url: a path or sqlite URI, or a postgresql URI; None: CROW_DB_URI, then the configuration, then the
+                default file.
             read_only: refuse every write; the database itself enforces it.
             config: path of a config.yaml, or a folder that holds one.
             images: a folder or an image store object.

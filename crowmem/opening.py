@@ -16,7 +16,7 @@ from crowmem.urls import Target, normalize
 from crowmem.values import check_choice, check_range, check_seconds, check_text
 
 if TYPE_CHECKING:
-    from crowmem.drivers import Driver
+    from crowmem.drivers import Driver, RootDriver
     from crowmem.drivers.postgres_settings import Settings
     from crowmem.drivers.sqlite_file import SqliteFile
 
@@ -86,7 +86,7 @@ class Options:
         )
 
 
-def blocking_driver(options: Options) -> Driver:
+def blocking_driver(options: Options) -> RootDriver:
     """A driver for plain calls; nothing is connected yet."""
     if options.target.dialect == "sqlite":
         from crowmem.drivers.sqlite import BlockingSqlite
@@ -97,7 +97,7 @@ def blocking_driver(options: Options) -> Driver:
     return BlockingPostgres(_settings(options))
 
 
-def async_driver(options: Options) -> Driver:
+def async_driver(options: Options) -> RootDriver:
     """A driver for the running event loop; nothing is connected yet."""
     if options.target.dialect == "sqlite":
         from crowmem.drivers.sqlite import AsyncSqlite
@@ -136,7 +136,7 @@ def _settings(options: Options) -> Settings:
     )
 
 
-async def prepared(driver: Driver, options: Options) -> Store:
+async def prepared(driver: RootDriver, options: Options) -> Store:
     """Reach the store, bring its schema up to date, and read its fixed settings."""
     where = options.target.name
     await driver.connect()
@@ -156,7 +156,7 @@ async def _stem(driver: Driver, options: Options, where: str) -> bool:
     has = bool(rows) and rows[0][0] == "1"
     if options.stem is not None and options.stem != has:
         raise SchemaMismatch(
-            f"{where}: its index holds {'stems' if has else 'whole words'}, opened with stem={options.stem}; leave stem out, or "
-            f"change the index with `crowmem reindex --stem {'on' if options.stem else 'off'}`"
+            f"{where}: its index holds {'stems' if has else 'whole words'}, opened with stem={options.stem}; "
+            f"leave stem out, or change the index with `crowmem reindex --stem {'on' if options.stem else 'off'}`"
         )
     return has

@@ -1,8 +1,9 @@
 """One coroutine, two colours.
 
-Every operation is written once, as ``async def``. A blocking driver never suspends, so a coroutine over it runs to its end
-in a single step: `drive` takes that step and returns the result. Over an asyncio driver the same coroutine is handed to the
-caller, who awaits it. `operation` picks the way by the repository it is called on and is typed for both.
+Every operation is written once, as ``async def``. A blocking driver never suspends, so a coroutine over it runs to
+its end in a single step: `drive` takes that step and returns the result. Over an asyncio driver the same coroutine is
+handed to the caller, who awaits it. `operation` picks the way by the repository it is called on and is typed for
+both.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Repository(Generic[M]):
         return rows[0][0] if rows else None
 
 
-class operation(Generic[P, T]):  # noqa: N801  # a decorator reads as a verb, not as a class
+class operation(Generic[P, T]):
     """Make an ``async def`` method callable in both colours."""
 
     def __init__(self, function: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None:

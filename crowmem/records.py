@@ -6,7 +6,7 @@ Times are aware datetimes in UTC. A field typed ``dict`` or ``list`` is JSON in 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime  # noqa: TC003  # read at run time, to decode columns
 from typing import Any
 
 
@@ -15,8 +15,8 @@ class Agent:
     """One agent of a session: a trunk (``fork_idx`` 1) or a fork of it.
 
     ``forked_at`` is the id of the last message that a fork shares with its parent, as text; None on a trunk.
-    ``forked_from`` is the parent's agent id when that is not the trunk. ``mcp_servers`` None means never given, an empty
-    list explicitly none.
+    ``forked_from`` is the parent's agent id when that is not the trunk. ``mcp_servers`` None means never given, an
+    empty list explicitly none.
     """
 
     agent_id: str
@@ -56,8 +56,8 @@ class Message:
 class Hit:
     """One message that a search found.
 
-    ``score`` is negative; lower is better. ``snippet`` is a piece of the message's text around the best matches, each match
-    between U+E001 and U+E002 markers replaced by ``«`` and ``»``.
+    ``score`` is negative; lower is better. ``snippet`` is a piece of the text around the
+    best matches, each between « and ».
     """
 
     id: int
@@ -86,8 +86,9 @@ class Prompt:
 class SessionInfo:
     """One line of the session list.
 
-    ``last_activity`` is the time of the last message, or the newest agent's creation when there is none. ``model_identifier``
-    and ``cwd`` are the newest trunk agent's. ``title`` is the one given, else the start of the second message.
+    ``last_activity`` is the time of the last message, or the newest agent's creation when there is none.
+    ``model_identifier`` and ``cwd`` are the newest trunk agent's. ``title`` is the one given, else the start of the
+    second message.
     """
 
     session_id: str

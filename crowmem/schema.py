@@ -1,7 +1,7 @@
 """Applies the numbered schema steps and refuses what is not a store of ours.
 
-Each step and its record commit together, under one lock that is taken before the first look: however many processes start
-at once and wherever one is killed, the next start finds either the step and its record, or neither.
+Each step and its record commit together, under one lock that is taken before the first look: however many processes
+start at once and wherever one is killed, the next start finds either the step and its record, or neither.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ async def apply_schema(driver: Driver, where: str) -> None:
         return
     if driver.read_only:
         raise SchemaTooOld(
-            f"{where}: the schema is older than this crowmem (or the store is new), and a read-only store cannot be brought up to "
-            "date; open it once without read_only, or import it into a new one with `crowmem import`"
+            f"{where}: the schema is older than this crowmem (or the store is new), and a read-only store cannot "
+            "be brought up to date; open it once without read_only, or import it into a new one with `crowmem import`"
         )
     for name, checksum, text in steps(driver.dialect):
         async with driver.transaction() as tx:

@@ -6,13 +6,14 @@ A statement begins with a header line and prose, both comments::
     -- What it does, in units; what a repeat does.
     -- plan: task_deliveries_ready
 
-The shape is ``:one`` (none or one row), ``:many`` or ``:none``. After it stands the record each row becomes, or the plain
-types of its columns. Parameters are ``:name`` in every file; PostgreSQL gets them as ``$1``. Tables that both dialects
-share are written ``main.<table>``: that is SQLite's own name for the file, and on PostgreSQL the store's schema takes its
-place. ``select *``, ``returning *`` and ``alias.*`` become the record's fields, so a live client survives a new column.
+The shape is ``:one`` (none or one row), ``:many`` or ``:none``. After it stands the record each row becomes, or the
+plain types of its columns. Parameters are ``:name`` in every file; PostgreSQL gets them as ``$1``. Tables that both
+dialects share are written ``main.<table>``: that is SQLite's own name for the file, and on PostgreSQL the store's
+schema takes its place. ``select *``, ``returning *`` and ``alias.*`` become the record's fields, so a live client
+survives a new column.
 
-Both dialects declare the same names, shapes and results. A line ``-- differs:`` says why a text is not shared, and allows it
-to leave parameters out; ``-- only:`` names the one dialect that has the statement, and why.
+Both dialects declare the same names, shapes and results. A line ``-- differs:`` says why a text is not shared, and
+allows it to leave parameters out; ``-- only:`` names the one dialect that has the statement, and why.
 """
 
 from __future__ import annotations

@@ -83,10 +83,8 @@ def _check(value: Any, path: str, depth: int) -> None:
 
 def _plain(value: Any) -> Any:
     """A subclass instance (an enum member, an OrderedDict) as the plain value it equals."""
-    for base in (str, int, float, dict, list):
-        if isinstance(value, base):
-            return base(value)
-    raise AssertionError(value)
+    bases: tuple[Any, ...] = (str, int, float, dict, list)
+    return next(base(value) for base in bases if isinstance(value, base))
 
 
 def check_text(name: str, value: Any, *, empty: bool = False, limit: int = TEXT_BYTES) -> str:
@@ -186,7 +184,8 @@ def now_text() -> str:
 
 
 def time_text(name: str, value: Any) -> str:
-    """A moment as the crow tables write it: ISO 8601 in UTC with microseconds and ``+00:00``, so that text sorts as time.
+    """A moment as the crow tables write it: ISO 8601 in UTC with microseconds and ``+00:00``, so that text sorts as
+    time.
 
     Args:
         name: how errors call it.
@@ -216,8 +215,8 @@ def optional_time_text(name: str, value: Any) -> str | None:
 def moment(text: str | float | datetime) -> datetime:
     """What a database holds as a time → an aware datetime in UTC.
 
-    Text that another program wrote in some other form than ISO 8601 becomes the first moment of year 1: a strange stamp must
-    not hide the row that carries it.
+    Text that another program wrote in some other form than ISO 8601 becomes the first moment of year 1: a strange
+    stamp must not hide the row that carries it.
     """
     if isinstance(text, datetime):
         return text.astimezone(UTC) if text.tzinfo else text.replace(tzinfo=UTC)

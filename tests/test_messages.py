@@ -92,7 +92,7 @@ def test_a_malformed_agent_id_is_refused_before_anything_is_written(memory: Any,
 
 
 def test_the_two_part_id_of_the_old_schema_is_malformed(memory: Any) -> None:
-    with pytest.raises(ValueError, match="^malformed agent_id"):
+    with pytest.raises(ValueError, match=r"^malformed agent_id"):
         memory.messages.add("s-1", {"role": "user"})
 
 

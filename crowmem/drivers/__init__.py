@@ -31,12 +31,6 @@ class Driver(Protocol):
     in_transaction: bool
     """Whether this is an open transaction, whose waiting would hold others up."""
 
-    async def connect(self) -> None:
-        """Reach the store once, so that what is wrong is said at once and exactly; a SQLite file is made if missing."""
-
-    async def use_on_connect(self, sql: str) -> None:
-        """Run a script on every connection from now on. SQLite only; PostgreSQL's connections keep nothing."""
-
     async def run(self, statement: Statement, params: Mapping[str, Any]) -> list[Any]:
         """Run one statement: records if it is bound to one, else tuples. Outside a transaction it commits alone."""
 
@@ -44,7 +38,8 @@ class Driver(Protocol):
         """Run one statement for each set of parameters, in order, in one go; the rows of all of them together."""
 
     def transaction(self) -> AbstractAsyncContextManager[Driver]:
-        """A block on one connection: commits at its end, rolls back on an exception. Inside another it is a savepoint."""
+        """A block on one connection: commits at its end, rolls back on an exception. Inside another it is a
+        savepoint."""
 
     async def wait(self, topic: str, timeout_s: float) -> None:
         """Sleep until something was announced under a topic, or the time is up; may return early, never much late."""
@@ -63,3 +58,13 @@ class Driver(Protocol):
 
     async def close(self) -> None:
         """Give every connection back. Later use raises Closed."""
+
+
+class RootDriver(Driver, Protocol):
+    """What a driver can do that an open transaction cannot."""
+
+    async def connect(self) -> None:
+        """Reach the store once, so that what is wrong is said at once and exactly; a SQLite file is made if missing."""
+
+    async def use_on_connect(self, sql: str) -> None:
+        """Run a script on every connection from now on. SQLite only; PostgreSQL's connections keep nothing."""

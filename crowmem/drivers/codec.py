@@ -5,7 +5,6 @@ Drivers hand JSON and the crow tables' times over as text; which field of a reco
 
 from __future__ import annotations
 
-import functools
 import json
 import typing
 from dataclasses import fields
@@ -18,9 +17,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 
-@functools.cache
 def record_maker(record: type[Any]) -> Callable[[Sequence[Any]], Any]:
-    """A function from a row to a record."""
+    """A function from a row to a record of a dataclass."""
+    maker = _makers.get(record)
+    if maker is None:
+        maker = _makers[record] = _maker(record)
+    return maker
+
+
+_makers: dict[type[Any], Callable[[Sequence[Any]], Any]] = {}
+
+
+def _maker(record: type[Any]) -> Callable[[Sequence[Any]], Any]:
     hints = typing.get_type_hints(record)
     converters = [
         (index, found) for index, field in enumerate(fields(record)) if (found := _converter(hints[field.name]))

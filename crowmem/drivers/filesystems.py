@@ -1,7 +1,7 @@
 """Which kind of file system a path lies on, and whether SQLite's write-ahead log is safe there.
 
-The log's index lives in shared memory, which network and virtual-machine file shares do not keep coherent: users lost whole
-stores within a minute, even with one machine writing.
+The log's index lives in shared memory, which network and virtual-machine file shares do not keep coherent: users lost
+whole stores within a minute, even with one machine writing.
 """
 
 from __future__ import annotations
@@ -10,8 +10,24 @@ import os
 from pathlib import Path
 
 _UNFIT = frozenset(
-    "nfs nfs4 cifs smb2 smb3 smbfs ncpfs afs 9p virtiofs vboxsf prl_fs vmhgfs drvfs lustre ceph glusterfs beegfs gpfs "
-    "ocfs2 gfs2 davfs acfs".split()
+    (
+        *(
+            "nfs",
+            "nfs4",
+            "cifs",
+            "smb2",
+            "smb3",
+            "smbfs",
+            "ncpfs",
+            "afs",
+            "9p",
+            "virtiofs",
+            "vboxsf",
+            "prl_fs",
+            "vmhgfs",
+        ),
+        *("drvfs", "lustre", "ceph", "glusterfs", "beegfs", "gpfs", "ocfs2", "gfs2", "davfs", "acfs"),
+    )
 )
 _MOUNTS = Path("/proc/self/mountinfo")
 

@@ -1,7 +1,7 @@
 """PostgreSQL under both colours, over psycopg's pools.
 
-Single statements run in autocommit: one round trip, one commit. No session state outlives a checkout, and nothing is ever
-rolled back on the good path, since a rollback empties psycopg's prepared statements.
+Single statements run in autocommit: one round trip, one commit. No session state outlives a checkout, and nothing is
+ever rolled back on the good path, since a rollback empties psycopg's prepared statements.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class BlockingPostgres:
         try:
             yield connection
         finally:
-            connection.idle_since = time.monotonic()  # type: ignore[attr-defined]  # read by _check
+            connection.idle_since = time.monotonic()  # read by _check
             pool.putconn(connection)
 
     def _configure(self, connection: psycopg.Connection[Any]) -> None:
@@ -288,7 +288,7 @@ class AsyncPostgres:
         try:
             yield connection
         finally:
-            connection.idle_since = time.monotonic()  # type: ignore[attr-defined]  # read by _check_async
+            connection.idle_since = time.monotonic()  # read by _check_async
             await pool.putconn(connection)
 
     async def _configure(self, connection: psycopg.AsyncConnection[Any]) -> None:
@@ -502,7 +502,8 @@ def exhaustion(pool: ConnectionPool[Any] | AsyncConnectionPool[Any], name: str) 
         stats = pool.get_stats()
         if stats.get("pool_size", 0) >= pool.max_size and not stats.get("pool_available", 0):
             raise PoolExhausted(
-                f"{name}: all {pool.max_size} connections were in use for {pool.timeout:g} s; raise pool_size or shorten transactions"
+                f"{name}: all {pool.max_size} connections were in use for {pool.timeout:g} s; raise pool_size or "
+                "shorten transactions"
             ) from error
         raise Unavailable(
             f"{name}: the server could not be reached for {pool.timeout:g} s; nothing happened"

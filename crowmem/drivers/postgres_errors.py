@@ -52,7 +52,8 @@ def translated(statement: Statement | None, store: str, *, alone: bool = True) -
     Args:
         statement: what ran; None for connecting, committing and the like.
         store: how errors call the store, without a password.
-        alone: it commits by itself, so a connection lost on the way leaves a write's outcome unknown; inside a transaction
+        alone: it commits by itself, so a connection lost on the way leaves a write's outcome unknown; inside a
+            transaction
             the server rolls back, and nothing happened.
     """
     try:

@@ -110,7 +110,8 @@ def configure(connection: Connection[Any] | AsyncConnection[Any]) -> None:
 def seems_alive(connection: Connection[Any] | AsyncConnection[Any], idle_since: float | None) -> bool:
     """Whether a pooled connection may be handed out unasked: used a moment ago, and nothing came in since.
 
-    A server that ended the connection has sent its farewell, which makes the socket readable; asking costs a round trip.
+    A server that ended the connection has sent its farewell, which makes the socket readable; asking costs a round
+    trip.
     """
     if idle_since is None or time.monotonic() - idle_since > IDLE_S:
         return False

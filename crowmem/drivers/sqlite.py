@@ -1,10 +1,12 @@
-"""SQLite under both colours: `BlockingSqlite` in the caller's thread, `AsyncSqlite` on worker threads under an event loop."""
+"""SQLite under both colours: `BlockingSqlite` in the caller's thread, `AsyncSqlite` on worker threads under an event
+loop."""
 
 from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from crowmem.drivers.sqlite_errors import translated
@@ -225,16 +227,19 @@ class AsyncSqlite:
         self._check()
         async with self._lock:
             block = self.file.transaction()
-            connection = await self._call(self._writer, lambda _: block.__enter__())
-            inner = AsyncTransaction(self, connection)
+            begun: list[apsw.Connection] = []
             try:
-                yield inner
+                await self._call(self._writer, lambda _running: begun.append(block.__enter__()))
+                inner = AsyncTransaction(self, begun[0])
+                try:
+                    yield inner
+                finally:
+                    inner.open = False
             except BaseException as error:
-                inner.open = False
-                await self._finish(lambda failure=error: block.__exit__(type(failure), failure, failure.__traceback__))
+                if begun:  # a task may be cancelled while its transaction begins
+                    await self._finish(partial(block.__exit__, type(error), error, error.__traceback__))
                 raise
-            inner.open = False
-            await self._finish(lambda: block.__exit__(None, None, None))
+            await self._finish(partial(block.__exit__, None, None, None))
         for topic in inner.topics:
             await self.announce(topic)
 
@@ -247,7 +252,7 @@ class AsyncSqlite:
                 await asyncio.shield(future)
             except asyncio.CancelledError:
                 cancelled = True
-            except BaseException:  # noqa: BLE001  # raised again below, from the future itself
+            except BaseException:  # raised again below, from the future itself
                 break
         future.result()
         if cancelled:

@@ -1,8 +1,9 @@
 """One SQLite file and this process's connections to it.
 
-One connection writes; writers take turns (`Turn`) and begin with ``begin immediate``, so nothing is read first and written
-later on a stale view. Readers have connections of their own and never wait for a writer. Every statement is read to its end
-before its rows are handed out: no cursor stays open to hold the log back, and nothing is handed out before it is committed.
+One connection writes; writers take turns (`Turn`) and begin with ``begin immediate``, so nothing is read first and
+written later on a stale view. Readers have connections of their own and never wait for a writer. Every statement is
+read to its end before its rows are handed out: no cursor stays open to hold the log back, and nothing is handed out
+before it is committed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A first-come-first-served lock with a time limit.
 
-SQLite lets one connection write at a time and answers a second one "busy"; its own wait sleeps up to 100 ms and is unfair
-(one claim in 16 threads waited 2.7 s, measured). Writers of one process stand in this queue instead, whichever Memory they
-use, and only then ask SQLite.
+SQLite lets one connection write at a time and answers a second one "busy"; its own wait sleeps up to 100 ms and is
+unfair (one claim in 16 threads waited 2.7 s, measured). Writers of one process stand in this queue instead, whichever
+Memory they use, and only then ask SQLite.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _TURNS_MUTEX = threading.Lock()
 
 def _forget() -> None:
     """In a forked child nobody is left to hand a turn on."""
-    global _TURNS, _TURNS_MUTEX  # noqa: PLW0603
+    global _TURNS, _TURNS_MUTEX
     _TURNS, _TURNS_MUTEX = WeakValueDictionary(), threading.Lock()
 
 

@@ -1,0 +1,1 @@
+"""What crowmem does: one class a subject, no driver, no SQL text."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crowmem.errors import Conflict, InvalidValue, NotFound
 from crowmem.ids import build_agent_id, parse_agent_id
@@ -21,6 +21,9 @@ from crowmem.values import (
     now_text,
     time_text,
 )
+
+if TYPE_CHECKING:
+    import builtins
 
 GET = statement("agent_get", Agent)
 LIST = statement("agent_list", Agent)
@@ -64,7 +67,8 @@ class Agents(Repository[M]):
         """Add one agent.
 
         Args:
-            agent_id: ``<session_id>-<agent_idx>-<fork_idx>``; an id of another form is taken as it is when both indexes are
+            agent_id: ``<session_id>-<agent_idx>-<fork_idx>``; an id of another form is taken as it is when both
+                indexes are
                 given or left at 1, but no message can be added to it.
             session_id: the session's name, 1 to 2,600 bytes.
             agent_idx: 1 to 2,147,483,647; left out, it is read from the id (1 if the id does not say).
@@ -116,7 +120,7 @@ class Agents(Repository[M]):
         return await self._one(GET, agent_id=check_text("agent_id", agent_id, empty=True))  # type: ignore[no-any-return]
 
     @operation
-    async def list(self, session_id: str | None = None, *, limit: int = 1000, offset: int = 0) -> list[Agent]:
+    async def list(self, session_id: str | None = None, *, limit: int = 1000, offset: int = 0) -> builtins.list[Agent]:
         """Agents of one session or of all, by session, agent index and fork.
 
         Args:
@@ -164,7 +168,7 @@ class Agents(Repository[M]):
 
     @operation
     async def max_agent_idx(self, session_id: str, fork_idx: int | None = 1) -> int:
-        """The highest agent index of a session on its trunk, in one fork, or (None) over all; 1 for an unknown session."""
+        """The highest agent index of a session in one fork, or (None) over all; 1 for an unknown session."""
         found = await self._value(
             MAX_IDX,
             session_id=check_text("session_id", session_id, empty=True),
@@ -197,7 +201,7 @@ class Agents(Repository[M]):
             raise NotFound(f"there is no agent {agent_id!r}")
 
     @operation
-    async def set_mcp_servers(self, agent_id: str, servers: list[Any] | None) -> None:
+    async def set_mcp_servers(self, agent_id: str, servers: builtins.list[Any] | None) -> None:
         """Overwrite one agent's MCP servers; [] means explicitly none, None never given.
 
         Raises:
@@ -208,7 +212,7 @@ class Agents(Repository[M]):
             raise NotFound(f"there is no agent {agent_id!r}")
 
     @operation
-    async def mcp_servers(self, wire_id: str) -> list[Any]:
+    async def mcp_servers(self, wire_id: str) -> builtins.list[Any]:
         """The MCP servers of a session (bare name: its trunk) or of a fork (its agent id).
 
         Those of the newest agent that was ever given any; [] when none was, or the session is unknown.

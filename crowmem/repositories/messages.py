@@ -229,8 +229,8 @@ class Messages(Repository[M]):
     async def follow(self, after_id: int, *, session_id: str | None = None, limit: int = 1000) -> list[Message]:
         """The messages after an id, oldest first, for whoever remembers the last id it got.
 
-        A message whose transaction commits late is never skipped: what lies behind a gap that an open transaction may still
-        fill is held back until that one has ended.
+        A message whose transaction commits late is never skipped: what lies behind a gap that an open transaction may
+        still fill is held back until that one has ended.
 
         Args:
             after_id: the last id received; 0 to begin.

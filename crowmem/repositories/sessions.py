@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from crowmem.errors import InvalidValue
 from crowmem.ids import parse_agent_id
 from crowmem.operation import M, Repository, operation
 from crowmem.records import Deleted, SessionInfo
 from crowmem.statement import statement
 from crowmem.values import check_optional_text, check_range, check_text, time_text
+
+if TYPE_CHECKING:
+    import builtins
 
 LIST_TRUNK = statement("session_list_trunk", SessionInfo)
 LIST_ALL = statement("session_list_all", SessionInfo)
@@ -37,7 +42,7 @@ class Sessions(Repository[M]):
         include_forks: bool = False,
         cwd: str | None = None,
         after: SessionInfo | None = None,
-    ) -> list[SessionInfo]:
+    ) -> builtins.list[SessionInfo]:
         """One page of sessions, the one with the newest message first; ties by name.
 
         A session without messages counts as active when its newest agent was made.
@@ -86,8 +91,8 @@ class Sessions(Repository[M]):
     async def delete(self, wire_id: str) -> Deleted | None:
         """Delete a session with everything it owns, in one transaction.
 
-        Agents of every index and fork, their messages and index entries, mail to the session or any of its agents, and tasks
-        it owned. Kept: prompts, image blobs, and tasks of other owners that merely name it as child.
+        Agents of every index and fork, their messages and index entries, mail to the session or any of its agents,
+        and tasks it owned. Kept: prompts, image blobs, and tasks of other owners that merely name it as child.
 
         Args:
             wire_id: the session's name; a fork's agent id deletes its whole session.
