@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pwd
 import subprocess
 import sys
 import tarfile
@@ -92,9 +93,24 @@ def venv(folder: Path, *wheels: str | Path) -> Path:
     """A new environment with some wheels and nothing else; returns its Python."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     python = folder / "bin" / "python"
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python, "install", "-q"]
-    subprocess.run([*pip, *wheels], cwd=ROOT, check=True)
+    install(python, *wheels)
     return python
+
+
+def install(python: Path, *wheels: str | Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "-qq",
+        "--disable-pip-version-check",
+        "--python",
+        python,
+        "install",
+        *wheels,
+    ]
+    home = pwd.getpwuid(os.geteuid()).pw_dir  # the tests run with an empty home, and pip's settings are in the real one
+    subprocess.run(command, cwd=ROOT, env={**os.environ, "HOME": home}, check=True)
 
 
 def test_the_checkout_finds_its_own_sql() -> None:
@@ -144,7 +160,6 @@ def test_an_installed_wheel_finds_its_sql_without_any_dependency(dist: Dist, tmp
 @pytest.mark.slow
 def test_a_user_installs_it_and_opens_a_store(dist: Dist, tmp_path: Path) -> None:
     python = venv(tmp_path / "venv", "--require-hashes", "-r", ROOT / "lock" / "run.txt")
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python, "install", "-q"]
-    subprocess.run([*pip, "--no-index", dist.wheel], check=True)  # resolves: the lock has all that it depends on
+    install(python, "--no-index", dist.wheel)  # resolves, so the lock has all that it depends on
     assert "caw" in run(python, "-c", USE_IT, tmp_path / "crow.db")
     assert run(python.with_name("crowmem"), "--version").startswith("crowmem ")
