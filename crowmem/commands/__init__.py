@@ -1,0 +1,129 @@
+"""The commands of the command line, one module each.
+
+A new command is one file here and one line in the list below. Its module has ``add_arguments(parser)`` and
+``run(args)``; it is imported only when the command is used, and imports what costs time inside its functions. ``run``
+opens the store with `opened`, prints with `crowmem.commands.output`, and returns an exit code (None is 0). It handles no
+errors: `crowmem.cli` turns each into one line and an exit code. A command with actions of its own (``crowmem mail send``)
+adds them with `add_actions` and `add_action`.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator
+    from typing import TypeAlias
+
+    from crowmem.memory import Memory
+
+    Actions: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]
+
+OK, FAILED, USAGE, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 130
+
+
+class Command(NamedTuple):
+    """A command: its name, what the help says of it, and its module here where that has another name."""
+
+    name: str
+    summary: str
+    file: str = ""
+
+    def module(self) -> Any:
+        """The command's module, imported now."""
+        return import_module(f"crowmem.commands.{self.file or self.name}")
+
+
+# In the order of the help: the daily ones first.
+COMMANDS: tuple[Command, ...] = (
+    Command("sessions", "list sessions, the one used last first"),
+    Command("version", "print the version of crowmem, with --json also what it stands on"),
+)
+
+
+class UsageError(Exception):
+    """The command line is wrong in a way that its parser cannot see; exit code 2."""
+
+
+@contextmanager
+def opened(args: argparse.Namespace, *, create: bool = False) -> Iterator[Memory]:
+    """The store that the options name, closed at the end of the block.
+
+    A store that may not be written is opened for reading.
+
+    Args:
+        args: with ``db`` and ``config``.
+        create: make a SQLite file that is not there; a command that reads must not leave one where a name was misspelt.
+
+    Raises:
+        NotFound: there is no such file.
+    """
+    from crowmem.errors import ReadOnly
+    from crowmem.memory import Memory
+
+    if not create:
+        _check_exists(args)
+    try:
+        memory = Memory.open(args.db, config=args.config)
+    except ReadOnly:
+        memory = Memory.open(args.db, config=args.config, read_only=True)
+    with memory:
+        yield memory
+
+
+def _check_exists(args: argparse.Namespace) -> None:
+    import os
+
+    from crowmem.config import load, resolve_url
+    from crowmem.errors import NotFound
+    from crowmem.urls import normalize
+
+    target = normalize(resolve_url(args.db, os.environ, load(args.config)))
+    if target.path is not None and not target.path.exists():
+        raise NotFound(f"there is no store at {target.name}: check --db, or make one with `crowmem import`")
+
+
+def add_global_options(parser: argparse.ArgumentParser) -> None:
+    """The options that stand before a command or among its own."""
+    from argparse import SUPPRESS
+
+    options = parser.add_argument_group("options of every command")
+    options.add_argument(
+        "-c",
+        "--db",
+        metavar="URL",
+        default=SUPPRESS,
+        help="the store: a path, sqlite:///path or postgresql://user@host/database "
+        "(default: $CROW_DB_URI, then config.yaml, then ~/.agents/crow/crow.db)",
+    )
+    options.add_argument("--config", metavar="PATH", default=SUPPRESS, help="config.yaml, or the folder that holds it")
+    options.add_argument("--json", action="store_true", default=SUPPRESS, help="print JSON, one object a line")
+    options.add_argument("--debug", action="store_true", default=SUPPRESS, help="print tracebacks, and log to stderr")
+
+
+def add_actions(parser: argparse.ArgumentParser) -> Actions:
+    """Let a command have actions, such as ``send`` of ``mail``; ``args.action(args)`` runs the one that was chosen."""
+    return parser.add_subparsers(metavar="ACTION", required=True)
+
+
+def add_action(
+    actions: Actions, name: str, summary: str, run: Callable[[argparse.Namespace], int | None]
+) -> argparse.ArgumentParser:
+    """Add one action of a command.
+
+    Args:
+        actions: what `add_actions` returned.
+        name: the action's.
+        summary: one line for the help.
+        run: what the action does.
+
+    Returns:
+        The action's parser, for its arguments.
+    """
+    parser: argparse.ArgumentParser = actions.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+    add_global_options(parser)
+    parser.set_defaults(action=run)
+    return parser
