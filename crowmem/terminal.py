@@ -1,7 +1,7 @@
 """Text for a terminal: made harmless, measured in columns, painted, laid out.
 
-Stored text comes from models, tools and web pages. None of it reaches a terminal as it is: an escape sequence could retitle
-the window, move the cursor or answer on the keyboard's behalf, and a direction mark could reorder what is read.
+Stored text comes from models, tools and web pages. None of it reaches a terminal as it is: an escape sequence could
+retitle the window, move the cursor or answer on the keyboard's behalf, and a direction mark could reorder what is read.
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import sys
 import unicodedata
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from typing import TextIO
 
 # CSI with its parameters, OSC and the like with their text, two-character escapes; in 7-bit and 8-bit form. What is not
@@ -64,7 +63,7 @@ def _harmless(found: re.Match[str]) -> str:
 
 
 def clean_json(text: str) -> str:
-    """JSON text with the few characters escaped that JSON allows and a terminal may obey; it decodes to the same value."""
+    """JSON text with what JSON allows and a terminal may obey escaped; it decodes to the same value."""
     return _JSON_UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -106,7 +105,7 @@ def pad(text: str, columns: int, *, right: bool = False) -> str:
 
 
 def colour_wanted(stream: TextIO) -> bool:
-    """Colour is for people: on a terminal that can, unless NO_COLOR is set; FORCE_COLOR wins over the terminal's kind."""
+    """Colour is for people: on a terminal that can. NO_COLOR turns it off, FORCE_COLOR on for any stream."""
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):
@@ -138,7 +137,7 @@ def columns_of(stream: TextIO) -> int | None:
 
 
 def table(
-    titles: Sequence[str], rows: Iterable[Sequence[str | int]], *, paint: Paint, columns: int | None
+    titles: Sequence[str], rows: Sequence[Sequence[str | int]], *, paint: Paint, columns: int | None
 ) -> list[str]:
     """Lines of a table. Numbers stand on the right; the last column is cut to the terminal's edge.
 
@@ -149,22 +148,13 @@ def table(
         columns: of the terminal; None cuts nothing.
     """
     cells = [[f"{value:,}" if isinstance(value, int) else one_line(value) for value in row] for row in rows]
-    numbers = [False] * len(titles)
-    for row in rows if isinstance(rows, (list, tuple)) else []:
-        numbers = [isinstance(value, int) for value in row]
+    numbers = [all(isinstance(row[place], int) for row in rows) for place in range(len(titles))]
     widths = [max(map(width, column)) for column in zip(titles, *cells, strict=True)]
     if columns is not None:
         widths[-1] = min(widths[-1], max(8, columns - sum(widths[:-1]) - 2 * (len(widths) - 1)))
 
     def line(values: Sequence[str]) -> str:
-        fitted = [
-            pad(cut(value, wide), wide, right=right) for value, wide, right in zip(values, widths, numbers, strict=True)
-        ]
-        return "  ".join(fitted).rstrip()
+        fitted = zip(values, widths, numbers, strict=True)
+        return "  ".join(pad(cut(value, wide), wide, right=right) for value, wide, right in fitted).rstrip()
 
     return [paint(line(titles), "dim"), *map(line, cells)]
-
-
-def stdout_paint() -> Paint:
-    """The paint for what goes to stdout now."""
-    return Paint.of(sys.stdout)

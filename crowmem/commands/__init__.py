@@ -2,9 +2,9 @@
 
 A new command is one file here and one line in the list below. Its module has ``add_arguments(parser)`` and
 ``run(args)``; it is imported only when the command is used, and imports what costs time inside its functions. ``run``
-opens the store with `opened`, prints with `crowmem.commands.output`, and returns an exit code (None is 0). It handles no
-errors: `crowmem.cli` turns each into one line and an exit code. A command with actions of its own (``crowmem mail send``)
-adds them with `add_actions` and `add_action`.
+opens the store with `opened`, prints with `crowmem.commands.output`, and returns an exit code (None is 0). It handles
+no errors: `crowmem.cli` turns each into one line and an exit code. A command with actions of its own, such as
+``crowmem mail send``, adds them with `add_actions` and `add_action`.
 """
 
 from __future__ import annotations
