@@ -1,0 +1,14 @@
+-- Search: statements that both databases take.
+
+-- name: search_second :one text
+-- The second message of a session's first agent, which names a session that has no title.
+select cast(m.data as text) from main.messages m
+where m.agent_id = :agent_id
+    and exists (select 1 from main.session_summaries s where s.session_id = :session_id and s.title is null)
+order by m.id limit 1 offset 1;
+
+-- name: search_sessions :many text
+-- Sessions with an agent of a working folder and model, a few.
+select distinct session_id from main.agents
+where (cast(:cwd as text) is null or cwd = :cwd) and (cast(:model as text) is null or model_identifier = :model)
+limit :most;

@@ -1,0 +1,85 @@
+-- Search: the words of messages, ranked as FTS5's bm25() ranks them. docs/search.md tells how the pieces work together.
+
+-- name: search_counts :many int, int
+-- Rows (place, number): -2 messages to index or to take out of the index, 0 for none; -1 the newest indexed message's id;
+-- 0 the number of index rows; 1.. in how many rows each term stands, the counting of a prefix ending at :most.
+-- differs: FTS5 keeps the number of rows as the first number of a record, which the client decodes; terms are quoted tokens.
+select -2, exists (select 1 from messages where indexed = 0) or exists (select 1 from message_index_gone)
+union all
+select -1, (select rowid >> 6 from message_index order by rowid desc limit 1)
+union all
+select 0, (select block from message_index_data where id = 1)
+union all
+select j.key + 1, case
+    when j.value like '%*' then
+        (select count(*) from (select 1 from message_index where message_index match 'text : ' || j.value limit :most))
+    else (select doc from message_words where term = substr(j.value, 2, length(j.value) - 2)) end
+from json_each(:terms) j;
+
+-- name: search_rank :many int, float
+-- The best index rows for an expression: message id and score, lower is better, the newer message first among equals.
+-- :must is an expression that has to hold besides and is not scored; :low the smallest message id looked at.
+-- differs: FTS5 counts and weighs the words itself, so :terms and :counts say nothing new. ORDER BY rank is slower here (236
+-- against 131 ms for a common word among a million), and so is any join before the limit.
+select rowid >> 6, bm25(message_index, 1, 0) as score
+from message_index
+where message_index match :match
+    and rowid >= :low << 6
+    and (:must is null
+        or rowid in (select rowid from message_index where message_index match :must and rowid >= :low << 6))
+    and not exists (select 1 from message_index_gone g where g.id = message_index.rowid >> 6)
+    and (not :filtered or exists (
+        select 1 from messages m
+        where m.id = message_index.rowid >> 6
+            and (:after is null or m.created_at > :after)
+            and (:before is null or m.created_at < :before)
+            and (:agent_ids is null or m.agent_id in (select value from json_each(:agent_ids)))
+            and ((:cwd is null and :model is null) or m.agent_id in (
+                select agent_id from agents
+                where (:cwd is null or cwd = :cwd) and (:model is null or model_identifier = :model)))))
+    and :terms is not null and :counts is not null
+order by score, message_index.rowid desc
+limit :most;
+
+-- name: search_unindex :many int
+-- Take some deleted messages out of the index; their ids.
+-- differs: a trigger on this table does it, since FTS5 has no place for a part of a statement.
+delete from message_index_gone where id in (select id from message_index_gone order by id limit :most) returning id;
+
+-- name: search_foreign :many int, text, text, text, text, int
+-- Messages that are not indexed yet, oldest first: id, agent id, role, stamp, data, injected.
+-- differs: the transaction that asks is the only writer.
+select id, agent_id, role, created_at, data, injected from messages where indexed = 0 order by id limit :most;
+
+-- name: search_drop_rows :none
+-- Take messages out of the index, whether they are in it or not.
+-- differs: FTS5 keeps the numbers of its rows in a table of its own.
+delete from message_index where rowid in (
+    select d.id from json_each(:ids) j
+    join message_index_docsize d on d.id between j.value << 6 and (j.value << 6) + 63
+);
+
+-- name: search_mark :none
+-- Mark messages as indexed, or as not indexed yet.
+-- differs: lists come as JSON arrays.
+update messages set indexed = :indexed where id in (select value from json_each(:ids));
+
+-- name: search_hits :many Message
+-- The messages with these ids.
+-- differs: lists come as JSON arrays.
+select m.* from messages m where m.id in (select value from json_each(:ids));
+
+-- name: search_unmark :many int
+-- Mark the next messages after an id as not indexed; their ids.
+update messages set indexed = 0
+where id in (select id from messages where id > :after_id order by id limit :most) returning id;
+
+-- name: search_merge :none
+-- A step of merging the index into one piece; :pages negative begins it, positive goes on.
+-- only: sqlite; on PostgreSQL autovacuum does what is needed.
+insert into message_index (message_index, rank) values ('merge', :pages);
+
+-- name: search_changes :one int
+-- How many rows this connection has changed so far: a merging step that changes fewer than two had nothing to do.
+-- only: sqlite, for search_merge.
+select total_changes();
