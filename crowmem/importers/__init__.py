@@ -1,0 +1,96 @@
+"""Importers: other programs' conversation histories as messages of this memory.
+
+A new format is one module with a ``FORMAT``, and one line in the list below. The list is in the order of asking: what
+is told by marks of its own comes before what is told by shape alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from crowmem.importers import (
+    aider,
+    anthropic_messages,
+    antigravity,
+    chatgpt,
+    claude_ai,
+    claude_code,
+    cline,
+    codex,
+    copilot,
+    cursor,
+    gemini,
+    grok,
+    hermes,
+    inspect_ai,
+    kimi,
+    openai_chat,
+    opencode,
+    openhands,
+    pi,
+    question_sets,
+    qwen,
+    sharegpt,
+    specstory,
+    swe_agent,
+    tape,
+    toolbench,
+    trae_agent,
+)
+from crowmem.importers.items import MAIN, Item, Mark, SessionFacts, Skip, Turn
+from crowmem.importers.source import Head, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from crowmem.importers.places import Format
+
+__all__ = ["FORMATS", "MAIN", "Item", "Mark", "SessionFacts", "Skip", "Source", "Turn", "discover", "recognise"]
+
+FORMATS: tuple[Format, ...] = (
+    codex.FORMAT,
+    qwen.FORMAT,
+    claude_code.FORMAT,
+    tape.FORMAT,
+    copilot.FORMAT,
+    kimi.FORMAT,
+    pi.FORMAT,
+    antigravity.FORMAT,
+    grok.FORMAT,
+    cursor.FORMAT,
+    gemini.FORMAT,
+    opencode.FORMAT,
+    inspect_ai.FORMAT,
+    chatgpt.FORMAT,
+    claude_ai.FORMAT,
+    hermes.FORMAT,
+    swe_agent.FORMAT,
+    openhands.FORMAT,
+    trae_agent.FORMAT,
+    toolbench.FORMAT,
+    cline.FORMAT,
+    sharegpt.FORMAT,
+    question_sets.FORMAT,
+    anthropic_messages.FORMAT,
+    openai_chat.FORMAT,
+    specstory.FORMAT,
+    aider.FORMAT,
+)
+
+
+def recognise(path: Path) -> Format | None:
+    """The format of a file, by its content; None when it is none that is known.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    head = Head(path)
+    return next((found for found in FORMATS if found.sniff(head)), None)
+
+
+def discover(home: Path, env: Mapping[str, str]) -> Iterator[tuple[Format, Path]]:
+    """The places below a home folder where histories lie, each with the format that lives there."""
+    for found in FORMATS:
+        for path in found.discover(home, env):
+            yield found, path
