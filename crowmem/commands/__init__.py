@@ -39,7 +39,15 @@ class Command(NamedTuple):
 
 # In the order of the help: the daily ones first.
 COMMANDS: tuple[Command, ...] = (
+    Command("init", "write a config.yaml, and what starts servers for those who want them"),
     Command("sessions", "list sessions, the one used last first"),
+    Command("show", "print a session as a conversation"),
+    Command("agents", "list the agents of a session, or of all"),
+    Command("delete", "delete a session with everything it owns"),
+    Command("status", "print how the store is doing"),
+    Command("check", "look for damage"),
+    Command("backup", "copy a SQLite store while others write to it"),
+    Command("reindex", "build the search index again"),
     Command("version", "print the version of crowmem, with --json also what it stands on"),
 )
 

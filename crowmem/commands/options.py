@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING
+
+from crowmem.commands import UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -46,3 +49,42 @@ def add_limit(parser: argparse.ArgumentParser, default: int, what: str) -> None:
         "-n", "--limit", type=whole(1, 100_000), default=default, metavar="N", help=f"most {what} (default {default})"
     )
     parser.add_argument("--offset", type=whole(0, 2**62), default=0, metavar="N", help=f"{what} to pass over")
+
+
+def add_yes(parser: argparse.ArgumentParser) -> None:
+    """``--yes``, for what cannot be undone."""
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+
+
+def agreed(args: argparse.Namespace, question: str) -> bool:
+    """Whether to go on: ``--yes``, or the answer of the person at the terminal.
+
+    Args:
+        args: with ``yes``.
+        question: without a terminal it cannot be asked.
+
+    Raises:
+        UsageError: nobody can be asked.
+    """
+    if args.yes:
+        return True
+    if not sys.stdin.isatty():
+        raise UsageError(f"{question} Nobody is here to answer: give --yes")
+    try:
+        return asked(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+def asked(prompt: str) -> str:
+    """A line from the person at the terminal; unlike `input` it keeps the prompt out of the data.
+
+    Raises:
+        EOFError: the input ended.
+    """
+    sys.stderr.write(prompt)
+    sys.stderr.flush()
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line.rstrip("\n")

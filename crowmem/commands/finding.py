@@ -1,0 +1,133 @@
+"""How commands find what their arguments name: sessions by the start of a name, the messages of an agent's view."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from crowmem.commands import UsageError
+from crowmem.errors import InvalidValue, NotFound
+from crowmem.ids import build_agent_id, parse_agent_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from crowmem.memory import Memory
+    from crowmem.records import Agent, Message
+
+LOOKED_AT = 1000  # newest sessions whose names are compared with an abbreviation
+PAGE = 500
+AGENTS = 100
+
+
+def find_session(memory: Memory, name: str) -> str:
+    """The wire id that a name stands for: itself, or the one recent session whose name begins with it.
+
+    Raises:
+        NotFound: there is none.
+        UsageError: there are several.
+    """
+    if memory.sessions.exists(name):
+        return name
+    recent = memory.sessions.list(limit=LOOKED_AT, include_forks=True)
+    found = [session.session_id for session in recent if name and session.session_id.startswith(name)]
+    if not found:
+        raise NotFound(f"there is no session {name!r}; `crowmem sessions` lists them")
+    if len(found) > 1:
+        shown = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
+        raise UsageError(f"{name!r} begins the names of {len(found)} sessions ({shown}): write more of it")
+    return found[0]
+
+
+def agents_of(memory: Memory, wire_id: str, agent: str | None) -> list[str]:
+    """The agents that are meant: all of a session's trunk in order, one fork, or the one asked for.
+
+    Args:
+        memory: the store.
+        wire_id: a session, or a fork's agent id.
+        agent: an agent's number in the session, or its id; None for all.
+
+    Raises:
+        NotFound: the session has no such agent.
+    """
+    ids = [agent.agent_id for agent in every_agent(memory, wire_id)]
+    if not ids:  # a fork, or a session that has messages and no agent rows
+        return [wire_id] if _fork(wire_id) > 1 else [build_agent_id(wire_id, int(agent or 1))]
+    if agent is None:
+        return [one for one in ids if _fork(one) <= 1] or ids
+    wanted = build_agent_id(wire_id, int(agent)) if agent.isdecimal() else agent
+    if wanted not in ids:
+        raise NotFound(f"session {wire_id!r} has no agent {agent!r}; `crowmem agents {wire_id}` lists them")
+    return [wanted]
+
+
+def every_agent(memory: Memory, session_id: str | None) -> Iterator[Agent]:
+    """All agents of a session or of the store, read in pages: their prompts and tools may be large."""
+    done = 0
+    while page := memory.agents.list(session_id, limit=AGENTS, offset=done):
+        yield from page
+        done += len(page)
+
+
+def _fork(agent_id: str) -> int:
+    try:
+        return parse_agent_id(agent_id).fork_idx
+    except InvalidValue:
+        return 1
+
+
+def view(memory: Memory, agent_id: str, *, last: int | None = None) -> Iterator[Message]:
+    """The messages that an agent sees, oldest first, read in pages: a fork's begin with what it shares.
+
+    Args:
+        memory: the store.
+        agent_id: a trunk agent or a fork.
+        last: only so many, from the end.
+    """
+    segments = _segments(memory, agent_id)
+    if last is not None:
+        yield from _tail(memory, segments, last)
+        return
+    for owner, upto in segments:
+        after = None
+        while page := memory.messages.query(agent_ids=[owner], after_id=after, limit=PAGE):
+            for message in page:
+                if upto is not None and message.id > upto:
+                    break
+                yield message
+            after = page[-1].id
+            if upto is not None and after > upto:
+                break
+
+
+def _tail(memory: Memory, segments: list[tuple[str, int | None]], last: int) -> list[Message]:
+    found: list[Message] = []
+    for owner, upto in reversed(segments):
+        if len(found) < last:
+            before = None if upto is None else upto + 1
+            found += memory.messages.query(agent_ids=[owner], after_id=before, order="desc", limit=last - len(found))
+    return found[::-1]
+
+
+def _segments(memory: Memory, agent_id: str) -> list[tuple[str, int | None]]:
+    """Whose messages a view consists of, oldest first, each with the last id that belongs to it."""
+    segments: list[tuple[str, int | None]] = []
+    owner, upto = agent_id, None
+    seen: set[str] = set()
+    while owner not in seen:
+        seen.add(owner)
+        segments.append((owner, upto))
+        agent = memory.agents.get(owner)
+        if agent is None or _fork(owner) <= 1:
+            break
+        owner, upto = _parent(agent), _earlier(upto, agent.forked_at)
+    return segments[::-1]
+
+
+def _parent(agent: Agent) -> str:
+    return agent.forked_from or build_agent_id(agent.session_id, agent.agent_idx)
+
+
+def _earlier(upto: int | None, anchor: str | None) -> int | None:
+    if anchor is None or not anchor.isdecimal():
+        return upto
+    return int(anchor) if upto is None else min(upto, int(anchor))
