@@ -49,6 +49,7 @@ _TOKEN = re.compile(
     """,
     re.X | re.S,
 )
+_BODY = re.compile(r"--[^\n]*|'(?:[^']|'')*'|\bmain\.|(?<=create schema )main\b")
 _WRITES = re.compile(r"\b(?:insert|update|delete|replace)\b(?!\s*\()")
 
 
@@ -148,9 +149,19 @@ def _place(token: re.Match[str], quoted: str) -> str:
     if token[0].startswith("'main"):
         return _named(token[0], quoted)
     if token["tag"] is not None:  # a function's body names tables too
-        body = re.sub(r"\bmain\.|(?<=create schema )main\b", lambda found: quoted + found[0][4:], token[0])
-        return re.sub(r"'main'", lambda found: _named(found[0], quoted), body)
+        return _BODY.sub(lambda found: _place_in_body(found[0], quoted), token[0])
     return token[0]
+
+
+def _place_in_body(found: str, quoted: str) -> str:
+    """A piece of a function's body: a name, or a literal that is a name or holds a statement to be executed."""
+    if found.startswith("--"):
+        return found
+    if found == "'main'":
+        return _named(found, quoted)
+    if found.startswith("'"):
+        return re.sub(r"\bmain\.", lambda _: quoted.replace("'", "''") + ".", found)
+    return quoted + found[4:]
 
 
 def _named(literal: str, quoted: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+import ledger
 import pg_server
 import psycopg
 import pytest
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
     from pytest_postgresql.executors import NoopExecutor
 
 PER_PROCESS = f"crowmem_test_{os.getpid()}_"  # two runs may share one server
+
+
+ledger.watch()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A whole run must have run every statement on each database that has it."""
+    ledger.finish(session)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

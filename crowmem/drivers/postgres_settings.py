@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg.adapt import Loader
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.types.numeric import Int8Dumper
 
 from crowmem.drivers.codec import record_maker
 from crowmem.errors import ConfigError
@@ -103,6 +104,7 @@ class Settings:
 def configure(connection: Connection[Any] | AsyncConnection[Any]) -> None:
     """Set a new connection up; nothing here reaches the server."""
     connection.prepared_max = PREPARED
+    connection.adapters.register_dumper(int, Int8Dumper)  # one type whatever the size: one prepared statement
     for kind in ("json", "jsonb"):
         connection.adapters.register_loader(kind, _Text)
 

@@ -4,6 +4,7 @@ loop."""
 from __future__ import annotations
 
 import asyncio
+import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
@@ -105,11 +106,11 @@ class BlockingTransaction:
         self.connection = connection
         self.topics: list[str] = []
         self.open = True
+        self.pid = os.getpid()
 
     def _check(self) -> None:
-        if not self.open:
-            raise Closed("this transaction has ended; use the Memory it came from")
-        self.driver.file.check()
+        if not self.open or self.pid != os.getpid():
+            raise Closed("this transaction has ended, or belongs to another process; use the Memory it came from")
 
     async def run(self, statement: Statement, params: Mapping[str, Any]) -> list[Any]:
         """Run one statement in this transaction."""
@@ -335,11 +336,11 @@ class AsyncTransaction:
         self.connection = connection
         self.topics: list[str] = []
         self.open = True
+        self.pid = os.getpid()
 
     async def _call(self, function: Callable[[], T]) -> T:
-        if not self.open:
-            raise Closed("this transaction has ended; use the Memory it came from")
-        self.driver.file.check()
+        if not self.open or self.pid != os.getpid():
+            raise Closed("this transaction has ended, or belongs to another process; use the Memory it came from")
 
         def work(running: _Running) -> T:
             running.connection = self.connection

@@ -108,8 +108,6 @@ class SqliteFile:
         connection.pragma("temp_store", "memory")
         if self.on_connect:
             connection.execute(self.on_connect).fetchall()
-        if reader:
-            connection.pragma("query_only", 1)
         return connection
 
     def _set_journal(self, connection: apsw.Connection) -> None:
@@ -124,14 +122,12 @@ class SqliteFile:
         connection.pragma("journal_size_limit", LOG_LIMIT_BYTES)
 
     def connect(self) -> None:
-        """Make the file if it is missing, and reach it once."""
+        """Make the file if it is missing, and reach it once. Nothing is written to a file that may not be ours."""
         self.check()
         self.create()
-        if self.read_only:
+        if self.path is not None:
             with translated(None, self.name), self.reader():
                 return
-        with self.writing():
-            return
 
     def create(self) -> None:
         """Make the file and its folder, readable by this user only; an existing file is left as it is."""

@@ -6,7 +6,7 @@
 -- that the first and the second of them would give: the second message of agent 1 gives the session's.
 insert into main.session_summaries as s
     (session_id, all_activity, all_messages, trunk_activity, trunk_messages, first_messages, title)
-values (:session_id, :last, :messages, case when :trunk = 1 then :last else '' end, :messages * :trunk, :messages * :first,
+values (:session_id, :last, :messages, case when :trunk = 1 then :last else '' end, cast(:messages as bigint) * :trunk, cast(:messages as bigint) * :first,
     case when :first = 1 then :title_second end)
 on conflict (session_id) do update set
     all_activity = case when s.all_messages = 0 or s.all_activity < excluded.all_activity

@@ -1,0 +1,252 @@
+"""The store as a whole: status, check, backup, closing, and what a driver owes its callers."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crowmem import Memory
+from crowmem.errors import Busy, Closed, ConfigError, Conflict, InvalidValue, PoolExhausted, Unavailable, Unsupported
+
+
+def test_status_counts_and_hides(memory: Any, backend: Any) -> None:
+    memory.agents.create("s-1-1", "s")
+    memory.messages.add_many("s-1-1", [{"role": "user", "content": "x"}] * 3)
+    status = memory.status()
+    assert (status.dialect, status.durability, status.rows["messages"], status.rows["agents"]) == (
+        backend.dialect,
+        "full",
+        3,
+        1,
+    )
+    assert (status.search["documents"], status.search["lagging"], status.search["partly"]) == (3, 0, 0)
+    assert status.journal == ("wal" if backend.dialect == "sqlite" else "")
+    assert bool(status.pool) == (backend.dialect == "postgres")
+    assert memory.check() == []
+    assert memory.check(deep=True) == []
+
+
+def test_use_after_close(memory: Any) -> None:
+    memory.close()
+    memory.close()
+    with pytest.raises(Closed):
+        memory.messages.load("s-1-1")
+    with pytest.raises(Closed):
+        memory.messages.add("s-1-1", {"n": 1})
+    with pytest.raises(Closed), memory.transaction():
+        pass
+
+
+def test_a_transaction_is_of_no_use_after_its_block(memory: Any) -> None:
+    with memory.transaction() as tx:
+        tx.messages.add("s-1-1", {"n": 1})
+    with pytest.raises(Closed):
+        tx.messages.load("s-1-1")
+    with pytest.raises(Closed):
+        tx.messages.add("s-1-1", {"n": 2})
+
+
+def test_no_password_is_shown(tmp_path: Path) -> None:
+    url = "postgresql://user:s3cret%40pw@127.0.0.1:1/none?password=hunter2"
+    with pytest.raises(Unavailable) as caught:
+        Memory.open(url)
+    shown = f"{caught.value} {caught.value!r}"
+    assert "s3cret" not in shown
+    assert "hunter2" not in shown
+    assert "127.0.0.1" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"url": "mysql://x"}, ConfigError),
+        ({"url": ""}, ConfigError),
+        ({"durability": "some"}, InvalidValue),
+        ({"pool_size": 0}, InvalidValue),
+        ({"busy_timeout_s": -1}, InvalidValue),
+        ({"busy_timeout_s": float("nan")}, InvalidValue),
+        ({"schema": ""}, InvalidValue),
+        ({"max_attempts": 0}, InvalidValue),
+        ({"config": "/nowhere/config.yaml"}, ConfigError),
+    ],
+)
+def test_bad_settings_are_refused(tmp_path: Path, arguments: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        Memory.open(arguments.pop("url", tmp_path / "x.db"), **arguments)
+    assert list(tmp_path.glob("*.db")) == []
+
+
+def test_the_default_store_and_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Memory.open() as memory:
+        assert memory.status().where == str(tmp_path / "home" / ".agents" / "crow" / "crow.db")
+    monkeypatch.setenv("CROW_DB_URI", f"sqlite:///{tmp_path}/env.db")
+    with Memory.open() as memory:
+        assert memory.status().where == str(tmp_path / "env.db")
+    with Memory.open("~/mine.db") as memory:
+        assert memory.status().where == str(tmp_path / "home" / "mine.db")
+
+
+def test_a_database_in_memory(tmp_path: Path) -> None:
+    with Memory.open(":memory:") as one, Memory.open(":memory:") as two:
+        one.messages.add("s-1-1", {"n": 1})
+        with one.transaction() as tx:
+            tx.messages.add("s-1-1", {"n": 2})
+            assert len(tx.messages.load("s-1-1")) == 2
+        assert one.messages.load("s-1-1") == [{"n": 1}, {"n": 2}]
+        assert two.messages.load("s-1-1") == []
+
+
+def test_a_database_in_memory_serves_many_threads() -> None:
+    with Memory.open(":memory:") as memory:
+        threads = [
+            threading.Thread(target=lambda n=number: [memory.messages.add(f"s{n}-1-1", {"n": i}) for i in range(20)])  # type: ignore[misc]
+            for number in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert memory.status().rows["messages"] == 160
+
+
+def test_backup_is_a_private_and_complete_copy(backend: Any, tmp_path: Path) -> None:
+    memory = backend.open()
+    memory.messages.add("s-1-1", {"n": 1})
+    target = tmp_path / "copies" / "it's a copy.db"
+    if backend.dialect == "postgres":
+        with pytest.raises(Unsupported, match="pg_dump"):
+            memory.backup(target)
+        return
+    memory.backup(target)
+    assert oct(target.stat().st_mode & 0o777) == "0o600"
+    with Memory.open(target) as copy:
+        assert copy.messages.load("s-1-1") == [{"n": 1}]
+        assert copy.check(deep=True) == []
+    with pytest.raises(Conflict, match="exists"):
+        memory.backup(target)
+
+
+def test_the_outer_handle_inside_a_transaction_of_the_same_thread(tmp_path: Path) -> None:
+    with Memory.open(tmp_path / "x.db", busy_timeout_s=60) as memory:
+        with memory.transaction() as tx:
+            tx.messages.add("s-1-1", {"n": 1})
+            assert memory.messages.load("s-1-1") == []  # a reader sees what is committed
+            with pytest.raises(Busy, match="use the Memory that transaction"):
+                memory.messages.add("s-1-1", {"n": 2})
+        assert memory.messages.load("s-1-1") == [{"n": 1}]
+
+
+def test_a_lock_that_lasts_longer_than_the_timeout_is_one_busy_error(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    with Memory.open(path) as holder, Memory.open(path, busy_timeout_s=0.2) as waiter:
+        entered, leave = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with holder.transaction() as tx:
+                tx.messages.add("s-1-1", {"n": 1})
+                entered.set()
+                leave.wait()
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        entered.wait()
+        with pytest.raises(Busy, match=r"x\.db.*0\.2 s"):
+            waiter.messages.add("s-1-1", {"n": 2})
+        leave.set()
+        thread.join()
+        waiter.messages.add("s-1-1", {"n": 3})
+        assert waiter.messages.load("s-1-1") == [{"n": 1}, {"n": 3}]
+
+
+def test_a_pool_that_is_used_up_says_so(pg_clean: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from crowmem.drivers import postgres
+
+    monkeypatch.setitem(postgres.POOL, "timeout", 0.2)
+    with Memory.open(pg_clean, pool_size=1) as memory, memory.transaction() as tx:
+        tx.messages.add("s-1-1", {"n": 1})
+        with pytest.raises(PoolExhausted, match="pool_size"):
+            memory.messages.load("s-1-1")
+
+
+def test_a_reader_that_pauses_does_not_hold_the_log(tmp_path: Path) -> None:
+    """Rows are handed out complete, so no statement of ours stays open however long the caller takes."""
+    path = tmp_path / "x.db"
+    with Memory.open(path, durability="normal") as reader, Memory.open(path, durability="normal") as writer:
+        writer.messages.add_many("s-1-1", [{"n": number} for number in range(100)])
+        held = iter(reader.messages.load("s-1-1"))
+        assert next(held) == {"n": 0}
+        for number in range(3000):
+            writer.messages.add("s-1-1", {"n": number})
+        assert reader.status().log_bytes < 8_000_000
+    assert not Path(f"{path}-wal").exists()
+
+
+def test_nothing_of_ours_opens_the_live_file_by_other_means(tmp_path: Path) -> None:
+    """Closing any descriptor of the file would drop every lock this process has on it."""
+    path = tmp_path / "x.db"
+    with Memory.open(path) as memory, memory.transaction() as tx:
+        tx.messages.add("s-1-1", {"n": 1})
+        locks = _locks(path)
+        assert locks
+        with Memory.open(path, read_only=True) as reader:
+            reader.status()
+            reader.check(deep=True)
+        memory.status()
+        gc.collect()
+        assert _locks(path) >= locks
+
+
+def _locks(path: Path) -> int:
+    """How many POSIX locks this process has on a store's files, from the kernel's list."""
+    inodes = {str(file.stat().st_ino) for file in path.parent.glob(path.name + "*")}
+    lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+    return sum(1 for line in lines if f" {os.getpid()} " in line and line.split()[5].rpartition(":")[2] in inodes)
+
+
+def test_many_threads_on_a_small_pool_lose_nothing(backend: Any) -> None:
+    memory = backend.blocking(pool_size=4, busy_timeout_s=60)
+    failures: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            for step in range(10):
+                memory.messages.add(f"s{number}-1-1", {"n": step})
+        except BaseException as error:  # noqa: BLE001  # kept for the assertion
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(32)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert memory.status().rows["messages"] == 320
+    for number in range(32):
+        assert memory.messages.load(f"s{number}-1-1") == [{"n": step} for step in range(10)]
+
+
+def test_a_server_that_ends_the_connection_is_noticed_before_use(backend: Any) -> None:
+    if backend.dialect != "postgres":
+        pytest.skip("SQLite has no server")
+    import psycopg
+
+    memory = backend.open()
+    memory.messages.add("s-1-1", {"n": 1})
+    with psycopg.connect(backend.url, autocommit=True) as admin:
+        admin.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() and datname = current_database()"
+        )
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            memory.messages.add("s-1-1", {"n": 2})
+            break
+        except Unavailable:
+            assert time.monotonic() < deadline
+    assert memory.messages.load("s-1-1") == [{"n": 1}, {"n": 2}]
