@@ -15,6 +15,7 @@ from crowmem.operation import Async, Sync, drive
 from crowmem.repositories.agents import Agents
 from crowmem.repositories.messages import Messages
 from crowmem.repositories.prompts import Prompts
+from crowmem.repositories.search import Search
 from crowmem.repositories.sessions import Sessions
 from crowmem.repositories.store import Stores
 
@@ -39,6 +40,7 @@ class Memory:
         self.agents: Agents[Sync] = Agents(driver, store, blocking=True)
         self.messages: Messages[Sync] = Messages(driver, store, blocking=True)
         self.prompts: Prompts[Sync] = Prompts(driver, store, blocking=True)
+        self.search: Search[Sync] = Search(driver, store, blocking=True)
         self.sessions: Sessions[Sync] = Sessions(driver, store, blocking=True)
         self._stores: Stores[Sync] = Stores(driver, store, blocking=True)
 
@@ -165,6 +167,7 @@ class AsyncMemory:
         self.agents: Agents[Async] = Agents(driver, store, blocking=False)
         self.messages: Messages[Async] = Messages(driver, store, blocking=False)
         self.prompts: Prompts[Async] = Prompts(driver, store, blocking=False)
+        self.search: Search[Async] = Search(driver, store, blocking=False)
         self.sessions: Sessions[Async] = Sessions(driver, store, blocking=False)
         self._stores: Stores[Async] = Stores(driver, store, blocking=False)
 

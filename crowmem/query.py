@@ -131,6 +131,11 @@ def _meaningful(words: list[_Word]) -> list[_Word]:
 class Syntax:
     """How one database writes the same expression."""
 
+    @staticmethod
+    def of(dialect: str) -> Syntax:
+        """The syntax of a dialect."""
+        return Fts5() if dialect == "sqlite" else Tsquery()
+
     def phrase(self, phrase: Phrase) -> str:
         """Tokens that follow each other."""
         raise NotImplementedError
@@ -149,6 +154,10 @@ class Syntax:
 
     def text(self, part: str) -> str:
         """The part, looked for in the text only."""
+        raise NotImplementedError
+
+    def scope(self, part: str) -> str:
+        """The part, looked for among the scope words only."""
         raise NotImplementedError
 
     def word(self, word: str) -> str:
@@ -179,6 +188,10 @@ class Fts5(Syntax):
         """``text : (a)``."""
         return f"text : ({part})"
 
+    def scope(self, part: str) -> str:
+        """``scope : (a)``."""
+        return f"scope : ({part})"
+
 
 class Tsquery(Syntax):
     """PostgreSQL's tsquery."""
@@ -204,6 +217,10 @@ class Tsquery(Syntax):
 
     def text(self, part: str) -> str:
         """The part itself: no text holds a scope word."""
+        return part
+
+    def scope(self, part: str) -> str:
+        """The part itself."""
         return part
 
 

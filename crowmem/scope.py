@@ -35,6 +35,7 @@ _WILD = "0"
 _AHEAD = timedelta(days=2)
 
 MOST_TOOLS = 64  # of one message; more would crowd its text out of the index row
+MOST_WEEKS = 256  # words of one search for a range of time
 _HASH = 12  # characters of five bits: among a million names two are alike in one store of two million
 _SAFE = re.compile("[a-z0-9]{1,11}")
 
@@ -89,6 +90,31 @@ def agent_parts(agent_id: str) -> AgentId:
 
 def week_word(stamp: datetime) -> str:
     """The word of a stamp's week, or the one of wild stamps: before 2000, or ahead of the clock when indexed."""
-    if not _FIRST_WEEK <= stamp <= datetime.now(UTC) + _AHEAD:
+    if not _FIRST_WEEK <= stamp <= _latest():
         return MARK + WEEK + _WILD
-    return MARK + WEEK + str((stamp - _FIRST_WEEK).days // 7 + 1)
+    return MARK + WEEK + str(_week(stamp))
+
+
+def weeks(after: datetime | None, before: datetime | None) -> tuple[list[str] | None, list[str]]:
+    """Weeks between two stamps: the words of which one must hold, or None, and those that must not occur.
+
+    A range of more than `MOST_WEEKS` is not narrowed: it is a large part of any store.
+    """
+    now = _week(_latest())
+    first = 1 if after is None else max(1, _week(after))
+    last = now if before is None else min(now, _week(before))
+    if after is None:
+        later = range(max(1, last + 1), now + 1)
+        return None, [MARK + WEEK + str(week) for week in later] if len(later) <= MOST_WEEKS else []
+    if last - first >= MOST_WEEKS:
+        return None, []
+    return [MARK + WEEK + _WILD, *(MARK + WEEK + str(week) for week in range(first, last + 1))], []
+
+
+def _week(stamp: datetime) -> int:
+    """The number of a stamp's week, 1 for the first."""
+    return (stamp - _FIRST_WEEK).days // 7 + 1
+
+
+def _latest() -> datetime:
+    return datetime.now(UTC) + _AHEAD

@@ -8,12 +8,12 @@ select place, number from main.crowmem_counts(cast(:terms as text[]), :most);
 
 -- name: search_rank :many int, float
 -- The best index rows for an expression: message id and score, lower is better, the newer message first among equals.
--- :must is an expression that has to hold besides and is not scored; :low the smallest message id looked at; :terms and
--- :counts what is scored, and in how many index rows each stands.
+-- :must is an expression that has to hold besides and is not scored; :terms and :counts what is scored, and in how many
+-- index rows each stands.
 -- differs: the formula is ours, in a function, since it needs settings of its own: memory for exact bitmaps, a plan for the
--- values at hand, no compiling, no helpers.
+-- values at hand, no compiling, no helpers. The newest messages are asked for by their buckets' words.
 select message_id, score from main.crowmem_rank(
-    cast(:match as text), cast(:must as text), :low, cast(:terms as text[]), cast(:counts as bigint[]), :most,
+    cast(:match as text), cast(:must as text), cast(:terms as text[]), cast(:counts as bigint[]), :most,
     cast(:filtered as boolean), cast(:after as text), cast(:before as text), cast(:agent_ids as text[]),
     cast(:cwd as text), cast(:model as text));
 

@@ -19,8 +19,8 @@ from json_each(:terms) j;
 -- name: search_rank :many int, float
 -- The best index rows for an expression: message id and score, lower is better, the newer message first among equals.
 -- :must is an expression that has to hold besides and is not scored; :low the smallest message id looked at.
--- differs: FTS5 counts and weighs the words itself, so :terms and :counts say nothing new. ORDER BY rank is slower here (236
--- against 131 ms for a common word among a million), and so is any join before the limit.
+-- differs: FTS5 counts and weighs the words itself. ORDER BY rank is slower here (236 against 131 ms for a common word among
+-- a million), and so is any join before the limit.
 select rowid >> 6, bm25(message_index, 1, 0) as score
 from message_index
 where message_index match :match
@@ -37,7 +37,6 @@ where message_index match :match
             and ((:cwd is null and :model is null) or m.agent_id in (
                 select agent_id from agents
                 where (:cwd is null or cwd = :cwd) and (:model is null or model_identifier = :model)))))
-    and :terms is not null and :counts is not null
 order by score, message_index.rowid desc
 limit :most;
 

@@ -73,7 +73,7 @@ $$;
 -- The best index rows for an expression. A term's slot that is not used folds to nothing when the plan is made; terms past
 -- the eighth take the slower way. work_mem keeps bitmaps exact; compiling and helpers cost more than they bring.
 create function main.crowmem_rank(
-    expression text, must text, low bigint, terms text[], counts bigint[], most bigint,
+    expression text, must text, terms text[], counts bigint[], most bigint,
     filtered boolean, after text, before text, of_agents text[], of_folder text, of_model text
 ) returns table (message_id bigint, score float8)
 language plpgsql stable
@@ -108,7 +108,6 @@ begin
             select i.message_id, i.tsv, 0.3 + slope * i.len as norm
             from main.message_index i
             where i.tsv @@ wanted
-                and i.message_id >= low
                 and not exists (select 1 from main.message_index_gone g where g.id = i.message_id)
                 and (not filtered or exists (
                     select 1 from main.messages m

@@ -1,0 +1,169 @@
+"""What a message puts into the search index, and how the index catches up with rows that other programs wrote."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from crowmem.content import search_text, title, tool_names
+from crowmem.errors import Busy
+from crowmem.lexer import documents
+from crowmem.scope import agent_parts, scope_words
+from crowmem.statement import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from crowmem.drivers import Driver
+
+FOREIGN = statement("search_foreign")
+DROP_ROWS = statement("search_drop_rows")
+UNINDEX = statement("search_unindex")
+MARK = statement("search_mark")
+SECOND = statement("search_second")
+TITLE = statement("session_title")
+INDEX_ADD = statement("message_index_add")
+STATS_ADD = statement("message_stats_add")
+
+BATCH = 256  # messages of one transaction
+CAUGHT_UP = 20_000  # most messages that one search indexes before it looks
+WHOLE, PARTLY = 1, 2  # messages.indexed
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The index rows of one message.
+
+    Attributes:
+        lengths: of each row its tokens and scope words, as FTS5 counts its two columns.
+        texts: of each row the tokens joined by blanks for FTS5, or the tsvector's literal but for the bucket's word.
+        scope: the scope words for FTS5's second column; on PostgreSQL they are in the texts.
+        indexed: 1, or 2 when the message has more words than its rows hold.
+    """
+
+    lengths: list[int]
+    texts: list[str]
+    scope: str
+    indexed: int
+
+    def rows(self, message_id: int) -> list[dict[str, Any]]:
+        """Parameters of ``message_index_add``."""
+        return [
+            {"id": message_id, "doc": number, "len": length, "text": text, "scope": self.scope}
+            for number, (length, text) in enumerate(zip(self.lengths, self.texts, strict=True))
+        ]
+
+
+def entry(
+    message: Mapping[str, Any],
+    *,
+    session_id: str,
+    agent_id: str,
+    role: str,
+    created_at: str,
+    injected: bool,
+    stem: bool,
+    dialect: str,
+) -> Entry:
+    """The index rows of a message, for one dialect."""
+    words = scope_words(session_id, agent_id, role, created_at=created_at, injected=injected, tools=tool_names(message))
+    found = documents(search_text(message), stem=stem)
+    if dialect == "postgres":
+        scope = " ".join([f"'{word}'" for word in words])
+        texts = [f"{document.tsvector} {scope}" for document in found]
+    else:
+        scope = " ".join(words)
+        texts = [document.text for document in found]
+    lengths = [document.length + len(words) for document in found]
+    return Entry(lengths, texts, scope, WHOLE if found.complete else PARTLY)
+
+
+async def catch_up(driver: Driver, *, stem: bool, most: int = CAUGHT_UP) -> int:
+    """Index messages that another program wrote, and take out those that one deleted.
+
+    Each batch is a transaction of its own, and what is done stays done. Several processes may do this at once. A store
+    that is busy is left for the next time; `status` tells how far the index lags.
+
+    Args:
+        driver: a driver that may write.
+        stem: whether the index holds stems.
+        most: messages to index at most.
+
+    Returns:
+        How many messages were indexed.
+    """
+    done = 0
+    try:
+        while len(await driver.run(UNINDEX, {"most": BATCH})) == BATCH:
+            continue
+        while done < most:
+            count = await _index_batch(driver, stem)
+            done += count
+            if count < BATCH:
+                break
+    except Busy:
+        return done
+    return done
+
+
+async def _index_batch(driver: Driver, stem: bool) -> int:
+    async with driver.transaction() as tx:
+        found = await tx.run(FOREIGN, {"most": BATCH})
+        if found:
+            await index_messages(tx, found, stem=stem)
+            await _give_titles(tx, {agent_id for _, agent_id, *_ in found})
+        return len(found)
+
+
+async def index_messages(tx: Driver, messages: Sequence[Sequence[Any]], *, stem: bool) -> None:
+    """Index stored messages anew, inside the caller's transaction.
+
+    Args:
+        tx: an open transaction.
+        messages: id, agent id, role, stamp, data as text, and injected of each.
+        stem: whether the index holds stems.
+    """
+    ids = [found[0] for found in messages]
+    rows: list[dict[str, Any]] = []
+    marks: dict[int, list[int]] = {WHOLE: [], PARTLY: []}
+    for message_id, agent_id, role, created_at, data, injected in messages:
+        made = entry(
+            stored(data),
+            session_id=agent_parts(agent_id).session_id,
+            agent_id=agent_id,
+            role=role,
+            created_at=created_at,
+            injected=bool(injected),
+            stem=stem,
+            dialect=tx.dialect,
+        )
+        rows += made.rows(message_id)
+        marks[made.indexed].append(message_id)
+    await tx.run(DROP_ROWS, {"ids": ids})
+    if rows:
+        await tx.run_batch(INDEX_ADD, rows)
+        if tx.dialect == "postgres":
+            await tx.run(STATS_ADD, {"docs": len(rows), "toks": sum(row["len"] for row in rows)})
+    for indexed, marked in marks.items():
+        if marked:
+            await tx.run(MARK, {"ids": marked, "indexed": indexed})
+
+
+def stored(data: str) -> dict[str, Any]:
+    """The message of a stored text; {} for what another program wrote and is no JSON object."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+async def _give_titles(tx: Driver, agent_ids: set[str]) -> None:
+    """Name the sessions whose first agent wrote, from its second message, unless they have a name."""
+    for agent_id in sorted(agent_ids):
+        place = agent_parts(agent_id)
+        if place.agent_idx == 1 and place.fork_idx == 1:
+            found = await tx.run(SECOND, {"agent_id": agent_id, "session_id": place.session_id})
+            if found:
+                await tx.run(TITLE, {"session_id": place.session_id, "title": title(stored(found[0][0]))})

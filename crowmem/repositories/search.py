@@ -1,0 +1,161 @@
+"""Search: messages by their words, and the care of the index."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from crowmem.content import search_text
+from crowmem.errors import InvalidValue
+from crowmem.filters import FEW, scope_of
+from crowmem.operation import M, Repository, operation
+from crowmem.query import parse
+from crowmem.ranking import Search as Ranking
+from crowmem.records import Hit, Message
+from crowmem.scope import agent_parts
+from crowmem.snippet import snippet
+from crowmem.statement import statement
+from crowmem.values import check_choice, check_range
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from crowmem.query import Query
+    from crowmem.ranking import Ranked
+
+HITS = statement("search_hits", Message)
+SESSIONS = statement("search_sessions")
+
+MATCHES = ("all", "any")
+MOST = 1000  # hits of one page
+FURTHEST = 100_000  # hits passed over before it
+
+
+class Search(Repository[M]):
+    """Keyword search over every message."""
+
+    @operation
+    async def messages(
+        self,
+        query: str,
+        *,
+        match: str = "all",
+        exclude: str | None = None,
+        limit: int = 20,
+        offset: int = 0,
+        session_id: str | None = None,
+        agent_idx: int | None = None,
+        agent_ids: Sequence[str] | None = None,
+        roles: Sequence[str] | None = None,
+        include_forks: bool = True,
+        after: Any = None,
+        before: Any = None,
+        tools: Sequence[str] | None = None,
+        cwd: str | None = None,
+        model: str | None = None,
+        injected: bool = True,
+        exhaustive: bool = False,
+    ) -> list[Hit]:
+        """Find messages by their words, best first.
+
+        In the query only ``"quotes"`` (a phrase) and a trailing ``*`` (prefix, of 3 bytes or more) mean something; all
+        else is words, and no text is an error. Case and accents do not count. Scripts without spaces are found by any
+        part of a text.
+
+        Work is bounded: when the words are so common that no rare one decides, the newest 65,536 messages are ranked
+        (more, until enough match) instead of all; ``exhaustive`` ranks all of them. A search in a small scope, and one
+        with a rare word, always sees every match.
+
+        Args:
+            query: what to look for; its first 64 tokens count. Blank finds nothing.
+            match: "all": every word must occur, a word with inner punctuation (``src/main.py``) as a phrase. "any": any
+                word may, function words left out while others remain; quotations that fail are tried again as words.
+            exclude: words and quotations that must not occur.
+            limit: most hits, 1 to 1,000.
+            offset: hits to pass over, 0 to 100,000.
+            session_id: only this session's messages.
+            agent_idx: only those of agents with this index.
+            agent_ids: only those of these agents; [] finds nothing.
+            roles: only those with one of these roles.
+            include_forks: also those that forks wrote.
+            after: only those stamped later than this time (aware datetime or ISO 8601 text).
+            before: only those stamped earlier.
+            tools: only those that call one of these tools.
+            cwd: only those of agents that work in this folder.
+            model: only those of agents with this model.
+            injected: also text that a program put in (wrappers, compaction summaries).
+            exhaustive: rank every match, however long that takes.
+
+        Returns:
+            Hits by score (lower is better; BM25 as FTS5 computes it, the same on both databases), then newest first.
+
+        Raises:
+            InvalidValue: an argument outside its range.
+            Unavailable: nothing happened, safe to retry.
+
+        Source: Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009; SQLite, "FTS5", bm25().
+        """
+        most = check_range("limit", limit, 1, MOST)
+        first = check_range("offset", offset, 0, FURTHEST)
+        parsed = parse(
+            _text("query", query),
+            match=check_choice("match", match, MATCHES),
+            exclude=_text("exclude", exclude or ""),
+            stem=self._store.stem,
+        )
+        scope = scope_of(
+            session_id=session_id,
+            agent_idx=agent_idx,
+            agent_ids=agent_ids,
+            roles=roles,
+            include_forks=include_forks,
+            after=after,
+            before=before,
+            tools=tools,
+            cwd=cwd,
+            model=model,
+            injected=injected,
+        )
+        if cwd is not None or model is not None:
+            sessions = [name for (name,) in await self._many(SESSIONS, cwd=cwd, model=model, most=FEW + 1)]
+            scope = scope.in_sessions(sessions) if len(sessions) <= FEW else scope
+        asked: Query | None = parsed
+        found: Ranked = []
+        while asked is not None and asked.terms and not scope.empty and not found:
+            search = Ranking(
+                self._driver, asked, scope, first + most, stem=self._store.stem, exhaustive=bool(exhaustive)
+            )
+            found = await search.run()
+            asked = asked.unquoted()
+        return await self._hits(found[first:], parsed)
+
+    async def _hits(self, ranked: Ranked, query: Query) -> list[Hit]:
+        """The messages found, in order. One that was deleted in this very moment is left out."""
+        if not ranked:
+            return []
+        messages = {message.id: message for message in await self._many(HITS, ids=[found for found, _ in ranked])}
+        hits = []
+        for message_id, score in ranked:
+            if (message := messages.get(message_id)) is not None:
+                place = agent_parts(message.agent_id)
+                hits.append(
+                    Hit(
+                        id=message.id,
+                        agent_id=message.agent_id,
+                        session_id=place.session_id,
+                        agent_idx=place.agent_idx,
+                        fork_idx=message.fork_idx,
+                        role=message.role,
+                        created_at=message.created_at,
+                        data=message.data,
+                        score=score,
+                        snippet=snippet(search_text(message.data), query.terms, stem=self._store.stem),
+                    )
+                )
+        return hits
+
+
+def _text(name: str, value: Any) -> str:
+    """Any text at all: a query may hold what no column can."""
+    if not isinstance(value, str):
+        raise InvalidValue(f"{name} is of type {type(value).__name__}, expected text")
+    return value
