@@ -131,16 +131,18 @@ def _answers(host: str) -> bool:
 
 
 def test_a_folder_in_use_is_not_swept(tmp_path: Path) -> None:
-    with private_folder("crowx-", tmp_path) as first, private_folder("crowx-", tmp_path) as second:
+    place = tmp_path / "servers"
+    place.mkdir()
+    with private_folder("crowx-", place) as first, private_folder("crowx-", place) as second:
         assert first.is_dir()
         assert second.is_dir()
-        left = tmp_path / "crowx-left"
+        left = place / "crowx-left"
         left.mkdir()
         (left / "lock").touch()
-        with private_folder("crowx-", tmp_path):
+        with private_folder("crowx-", place):
             assert not left.exists()
             assert first.is_dir()
-    assert list(tmp_path.iterdir()) == []
+    assert list(place.iterdir()) == []
 
 
 # --- the shared database ----------------------------------------------------
