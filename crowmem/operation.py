@@ -76,6 +76,7 @@ class operation(Generic[P, T]):
     def __init__(self, function: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None:
         self._function = function
         functools.update_wrapper(self, function)  # type: ignore[arg-type]  # an object stands in for the function
+        self._name = function.__name__
 
     @overload
     def __get__(self, instance: None, owner: Any = None) -> operation[P, T]: ...
@@ -87,13 +88,15 @@ class operation(Generic[P, T]):
         """Bind to a repository."""
         if instance is None:
             return self
+        call = self._blocking(instance) if instance._blocking else functools.partial(self._function, instance)
+        instance.__dict__[self._name] = call  # found first from now on: binding costs more than a call
+        return call
+
+    def _blocking(self, instance: Any) -> Callable[P, T]:
         function = self._function
 
-        if instance._blocking:
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            return drive(function(instance, *args, **kwargs))
 
-            @functools.wraps(function)
-            def call(*args: Any, **kwargs: Any) -> Any:
-                return drive(function(instance, *args, **kwargs))
-
-            return call
-        return functools.partial(function, instance)
+        return call

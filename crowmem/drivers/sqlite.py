@@ -10,13 +10,14 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from crowmem.drivers.sqlite_errors import translated
+from crowmem.drivers.sqlite_errors import FAILURES, translate, translated
 from crowmem.drivers.sqlite_file import SqliteFile, execute, execute_batch
 from crowmem.drivers.sqlite_wait import Changes
 from crowmem.errors import Closed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from typing import Self
 
     import apsw
 
@@ -51,17 +52,9 @@ class BlockingSqlite:
         async with self.transaction() as inner:
             return await inner.run_batch(statement, rows)
 
-    @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[BlockingTransaction]:
+    def transaction(self) -> BlockingTransaction:
         """An immediate transaction on the writing connection."""
-        with self.file.transaction() as connection:
-            inner = BlockingTransaction(self, connection)
-            try:
-                yield inner
-            finally:
-                inner.open = False
-        for topic in inner.topics:
-            await self.announce(topic)
+        return BlockingTransaction(self)
 
     async def wait(self, topic: str, timeout_s: float) -> None:
         """Sleep until a topic is announced in this process, or another process wrote."""
@@ -100,13 +93,31 @@ class BlockingTransaction:
     in_transaction = True
     schema = "main"
 
-    def __init__(self, driver: BlockingSqlite, connection: apsw.Connection) -> None:
+    def __init__(self, driver: BlockingSqlite) -> None:
         self.driver = driver
         self.read_only = driver.read_only
-        self.connection = connection
         self.topics: list[str] = []
-        self.open = True
+        self.open = False
         self.pid = os.getpid()
+        self.connection: apsw.Connection
+
+    async def __aenter__(self) -> Self:
+        """Take the turn and begin."""
+        self.connection = self.driver.file.begin()
+        self.open = True
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
+        """Commit, or roll back after an exception."""
+        self.open = False
+        if self.pid != os.getpid():
+            return  # a forked child leaves its parent's transaction alone
+        if kind is not None:
+            self.driver.file.abandon(self.connection)
+            return
+        self.driver.file.commit(self.connection)
+        for topic in self.topics:
+            await self.driver.announce(topic)
 
     def _check(self) -> None:
         if not self.open or self.pid != os.getpid():
@@ -115,8 +126,10 @@ class BlockingTransaction:
     async def run(self, statement: Statement, params: Mapping[str, Any]) -> list[Any]:
         """Run one statement in this transaction."""
         self._check()
-        with translated(statement, self.driver.file.name):
+        try:
             return execute(self.connection, statement, params)
+        except FAILURES as error:
+            raise translate(error, statement, self.driver.file.name) from error
 
     async def run_batch(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
         """Run one statement for each set of parameters."""
@@ -208,14 +221,12 @@ class AsyncSqlite:
         return await self._call(self._readers, self._run_reading, statement, params)
 
     def _run_writing(self, running: _Running, statement: Statement, params: Mapping[str, Any]) -> list[Any]:
-        with translated(statement, self.file.name), self.file.writing() as connection:
-            running.connection = connection
-            return execute(connection, statement, params)
+        running.connection = self.file.take()
+        return self.file.run_writing(running.connection, statement, params)
 
     def _run_reading(self, running: _Running, statement: Statement, params: Mapping[str, Any]) -> list[Any]:
-        with translated(statement, self.file.name), self.file.reader() as connection:
-            running.connection = connection
-            return execute(connection, statement, params)
+        running.connection = self.file.borrow()
+        return self.file.run_reading(running.connection, statement, params)
 
     async def run_batch(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
         """Run one statement for each set of parameters, in one transaction."""
@@ -227,20 +238,19 @@ class AsyncSqlite:
         """An immediate transaction on the writing thread."""
         self._check()
         async with self._lock:
-            block = self.file.transaction()
             begun: list[apsw.Connection] = []
             try:
-                await self._call(self._writer, lambda _running: begun.append(block.__enter__()))
+                await self._call(self._writer, lambda _running: begun.append(self.file.begin()))
                 inner = AsyncTransaction(self, begun[0])
                 try:
                     yield inner
                 finally:
                     inner.open = False
-            except BaseException as error:
+            except BaseException:
                 if begun:  # a task may be cancelled while its transaction begins
-                    await self._finish(partial(block.__exit__, type(error), error, error.__traceback__))
+                    await self._finish(partial(self.file.abandon, begun[0]))
                 raise
-            await self._finish(partial(block.__exit__, None, None, None))
+            await self._finish(partial(self.file.commit, begun[0]))
         for topic in inner.topics:
             await self.announce(topic)
 

@@ -20,7 +20,7 @@ import apsw
 
 from crowmem.drivers.codec import record_maker
 from crowmem.drivers.filesystems import shares_memory
-from crowmem.drivers.sqlite_errors import translated
+from crowmem.drivers.sqlite_errors import FAILURES, translate, translated
 from crowmem.drivers.turn import Turn, turn_for
 from crowmem.errors import Busy, Closed, NotFound
 
@@ -151,29 +151,46 @@ class SqliteFile:
     @contextlib.contextmanager
     def reader(self) -> Iterator[apsw.Connection]:
         """A connection for one read."""
-        with self._mutex:
-            connection = self._readers.pop() if self._readers else None
-            if connection is not None:
-                self._lent.add(connection)
-        if connection is None:
-            if self.path is not None and self.read_only and not self.path.exists():
-                raise NotFound(f"there is no store at {self.name}: check the path, or open it without read_only")
-            connection = self._connect(reader=True)
-            with self._mutex:
-                self._lent.add(connection)
+        connection = self.borrow()
         try:
             yield connection
         finally:
-            with self._mutex:
-                self._lent.discard(connection)
-                if self.closed:
-                    connection.close()
-                else:
-                    self._readers.append(connection)
+            self.give_back(connection)
+
+    def borrow(self) -> apsw.Connection:
+        """A connection for one read, to be given back."""
+        with self._mutex:
+            if self._readers:
+                connection = self._readers.pop()
+                self._lent.add(connection)
+                return connection
+        if self.path is not None and self.read_only and not self.path.exists():
+            raise NotFound(f"there is no store at {self.name}: check the path, or open it without read_only")
+        connection = self._connect(reader=True)
+        with self._mutex:
+            self._lent.add(connection)
+        return connection
+
+    def give_back(self, connection: apsw.Connection) -> None:
+        """End a read."""
+        with self._mutex:
+            self._lent.discard(connection)
+            if self.closed:
+                connection.close()
+            else:
+                self._readers.append(connection)
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[apsw.Connection]:
         """The writing connection, when it is this caller's turn."""
+        connection = self.take()
+        try:
+            yield connection
+        finally:
+            self.turn.release()
+
+    def take(self) -> apsw.Connection:
+        """The writing connection, when it is this caller's turn; the turn is to be released."""
         self.check()
         turn = self.turn
         if turn.held:
@@ -184,35 +201,70 @@ class SqliteFile:
         if not turn.acquire(self.busy_timeout_s):
             raise Busy(f"{self.name}: other writers of this process kept the store for {self.busy_timeout_s:g} s")
         try:
-            self.check()
+            self.check()  # it may have been closed meanwhile
             with translated(None, self.name):
-                connection = self.writer
-            yield connection
-        finally:
+                return self.writer
+        except BaseException:
             turn.release()
+            raise
 
     # --- statements ---
 
     def run(self, statement: Statement, params: Mapping[str, Any]) -> list[Any]:
         """Run one statement that commits alone."""
+        if statement.writes or self.path is None:
+            return self.run_writing(self.take(), statement, params)
         self.check()
-        place = self.writing if statement.writes or self.path is None else self.reader
-        with translated(statement, self.name), place() as connection:
-            return execute(connection, statement, params)
+        return self.run_reading(self.borrow(), statement, params)
 
-    @contextlib.contextmanager
-    def transaction(self) -> Iterator[apsw.Connection]:
-        """Hold the turn and an immediate transaction. The block's own exceptions pass as they are."""
-        with self.writing() as connection:
-            with translated(None, self.name):
-                connection.execute("begin immediate")
-            try:
-                yield connection
-                with translated(None, self.name):
-                    connection.execute("commit")
-            except BaseException:
-                roll_back(connection)
-                raise
+    def run_writing(self, connection: apsw.Connection, statement: Statement, params: Mapping[str, Any]) -> list[Any]:
+        """Run one statement on the writing connection that was taken, and release the turn."""
+        try:
+            return execute(connection, statement, params)
+        except FAILURES as error:
+            raise translate(error, statement, self.name) from error
+        finally:
+            self.turn.release()
+
+    def run_reading(self, connection: apsw.Connection, statement: Statement, params: Mapping[str, Any]) -> list[Any]:
+        """Run one statement on a connection that was borrowed, and give it back."""
+        try:
+            return execute(connection, statement, params)
+        except FAILURES as error:
+            raise translate(error, statement, self.name) from error
+        finally:
+            self.give_back(connection)
+
+    def begin(self) -> apsw.Connection:
+        """Take the turn and begin an immediate transaction, to be ended by `commit` or `abandon`."""
+        connection = self.take()
+        try:
+            connection.execute("begin immediate")
+        except BaseException as error:
+            self.turn.release()
+            if isinstance(error, FAILURES):
+                raise translate(error, None, self.name) from error
+            raise
+        return connection
+
+    def commit(self, connection: apsw.Connection) -> None:
+        """Commit and release the turn; when the commit fails nothing of the transaction is kept."""
+        try:
+            connection.execute("commit")
+        except BaseException as error:
+            roll_back(connection)
+            if isinstance(error, FAILURES):
+                raise translate(error, None, self.name) from error
+            raise
+        finally:
+            self.turn.release()
+
+    def abandon(self, connection: apsw.Connection) -> None:
+        """Roll back and release the turn."""
+        try:
+            roll_back(connection)
+        finally:
+            self.turn.release()
 
     def script(self, sql: str) -> None:
         """Run several statements outside a transaction."""
