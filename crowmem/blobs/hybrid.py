@@ -115,7 +115,7 @@ class HybridStore:
                     return data
         data = self.fallback.get(name)
         if data is None and problem is not None:
-            raise problem
+            raise again(problem)
         if data is not None and isinstance(problem, BlobDamaged):
             self._mend_primary(name)
         return data
@@ -123,7 +123,12 @@ class HybridStore:
     def exists(self, key: str) -> bool:
         """Whether either has a blob of this key. Raises as `get`."""
         name = check_key(key)
-        return self.fallback.exists(name) or self._asked(lambda: self.primary.exists(name))
+        problem = self._breaker.problem
+        if self.fallback.exists(name):
+            return True
+        if problem is not None and not self._breaker.lets_through():
+            raise again(problem)
+        return self._asked(lambda: self.primary.exists(name))
 
     def delete(self, key: str) -> bool:
         """Remove a blob from both. Returns whether either had it. Raises as `get`, and then nothing was removed."""
@@ -156,7 +161,7 @@ class HybridStore:
     def discard(self, key: str, before: float) -> bool:
         """Remove the copies of a blob that were last put before a moment. Returns whether any was. Raises as `get`."""
         name = check_key(key)
-        there = self._collectable().discard(name, before)
+        there = self._asked(lambda: self._collectable().discard(name, before))
         noted = self._spool.holds(name)
         self._spool.remove(name)
         here = self.fallback.discard(name, before)
@@ -212,9 +217,6 @@ class HybridStore:
 
     def _asked(self, request: Callable[[], T]) -> T:
         """What the bucket answers, for questions that the folder cannot answer alone."""
-        problem = self._breaker.problem
-        if problem is not None and not self._breaker.lets_through():
-            raise problem
         try:
             answer = request()
         except CrowmemError as error:
@@ -284,3 +286,10 @@ class HybridStore:
             self._upload(key)
         except CrowmemError as error:
             log.warning("a damaged image could not be repaired: %s", error)
+
+
+def again(problem: CrowmemError) -> CrowmemError:
+    """The same error for another caller: one object raised by many threads would collect all their tracebacks."""
+    error = type(problem)(str(problem))
+    error.__cause__ = problem.__cause__
+    return error

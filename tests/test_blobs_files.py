@@ -1,0 +1,328 @@
+"""The folder: durable, verified, private, and never fooled by what lies in it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from pictures import JPEG, png
+
+from crowmem.blobs import Collectable, FileStore, Store
+from crowmem.blobs.files import names_in
+from crowmem.blobs.keys import image_key
+from crowmem.errors import BlobDamaged, ConfigError, CrowmemError, InvalidValue, ReadOnly, StoreFull, Unavailable
+
+DATA = png(1)
+KEY = image_key(DATA)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FileStore:
+    return FileStore(tmp_path / "deep" / "images")
+
+
+def test_it_is_a_store(store):
+    assert isinstance(store, Store)
+    assert isinstance(store, Collectable)
+
+
+def test_nothing_is_made_before_the_first_put(store):
+    assert store.get(KEY) is None
+    assert not store.exists(KEY)
+    assert not store.delete(KEY)
+    assert store.keys() == []
+    assert list(store.survey()) == []
+    assert store.tidy() == 0
+    assert not store.folder.exists()
+
+
+def test_what_was_put_is_there(store):
+    store.put(KEY, DATA)
+    assert store.get(KEY) == DATA
+    assert store.exists(KEY)
+    assert store.keys() == [KEY]
+    assert store.delete(KEY)
+    assert not store.delete(KEY)
+    assert store.get(KEY) is None
+
+
+def test_folder_and_files_are_private(store):
+    store.put(KEY, DATA)
+    assert store.folder.stat().st_mode & 0o777 == 0o700
+    assert (store.folder / KEY).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_put_flushes_the_file_before_the_rename_and_the_folder_after_it(store, monkeypatch):
+    store.put(image_key(JPEG), JPEG)
+    order = []
+    fsync, replace = os.fsync, Path.replace
+    monkeypatch.setattr(
+        os,
+        "fsync",
+        lambda handle: (order.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file"), fsync(handle)),
+    )
+    monkeypatch.setattr(Path, "replace", lambda self, target: (order.append("rename"), replace(self, target))[1])
+    store.put(KEY, DATA)
+    assert order == ["file", "rename", "folder"]
+
+
+def test_a_second_put_writes_nothing_and_marks_the_blob_as_used(store):
+    store.put(KEY, DATA)
+    before = (store.folder / KEY).stat()
+    os.utime(store.folder / KEY, (1, 1))
+    store.put(KEY, DATA)
+    after = (store.folder / KEY).stat()
+    assert after.st_ino == before.st_ino
+    assert after.st_mtime > 1
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", DATA[:-1], DATA + b"x", DATA[:-1] + b"?"], ids=["empty", "cut", "longer", "flipped"]
+)
+def test_damage_is_told_and_a_put_repairs_it(store, damage):
+    store.put(KEY, DATA)
+    (store.folder / KEY).write_bytes(damage)
+    with pytest.raises(BlobDamaged, match=KEY):
+        store.get(KEY)
+    store.put(KEY, DATA)
+    assert store.get(KEY) == DATA
+
+
+def test_bytes_of_another_hash_are_refused(store):
+    with pytest.raises(InvalidValue, match="another SHA-256"):
+        store.put(KEY, DATA + b"x")
+    assert not store.folder.exists()
+
+
+@pytest.mark.parametrize("key", ["../x", "/etc/passwd", "C:\\x", KEY + "\0", "%2e%2e/x", None])
+def test_no_door_builds_a_path_from_what_is_no_key(store, key, tmp_path):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "x").write_bytes(DATA)
+    for door in (
+        store.get,
+        store.exists,
+        store.delete,
+        lambda bad: store.put(bad, DATA),
+        lambda bad: store.discard(bad, 0),
+    ):
+        with pytest.raises(InvalidValue, match="no image key"):
+            door(key)
+    assert (tmp_path / "deep" / "x").read_bytes() == DATA
+
+
+def test_other_files_of_the_folder_are_passed_over(store):
+    store.put(KEY, DATA)
+    for name in ("notes.txt", ".hidden", KEY + ".bak", "x.tmp"):
+        (store.folder / name).write_text("mine")
+    (store.folder / "spool").mkdir()
+    assert store.keys() == [KEY]
+    assert [found.key for page in store.survey() for found in page] == [KEY]
+    assert store.tidy() == 0
+
+
+def test_a_home_folder_expands(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    FileStore("~/pictures").put(KEY, DATA)
+    assert (tmp_path / "pictures" / KEY).read_bytes() == DATA
+
+
+@pytest.mark.parametrize("folder", ["", "a\0b", "~nobody-of-this-name/x"])
+def test_what_is_no_path_is_a_configuration_error(folder):
+    with pytest.raises(ConfigError, match="images folder"):
+        FileStore(folder)
+
+
+def test_a_file_where_the_folder_should_be_is_a_configuration_error(tmp_path):
+    (tmp_path / "images").write_text("a file")
+    store = FileStore(tmp_path / "images")
+    for call in (lambda: store.put(KEY, DATA), lambda: store.get(KEY), lambda: store.exists(KEY), store.keys):
+        with pytest.raises(ConfigError, match="images"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [(28, StoreFull), (122, StoreFull), (30, ReadOnly), (13, ReadOnly), (5, Unavailable), (24, Unavailable)],
+    ids=["no space", "quota", "read-only mount", "denied", "i/o error", "too many files"],
+)
+def test_errors_of_the_system_become_ours_and_leave_nothing(store, monkeypatch, number, kind):
+    store.put(image_key(JPEG), JPEG)
+
+    def fail(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "write", fail)
+    with pytest.raises(kind) as caught:
+        store.put(KEY, DATA)
+    assert isinstance(caught.value.__cause__, OSError)
+    assert names_in(store.folder) == [image_key(JPEG)]
+
+
+def test_a_short_write_is_continued(store, monkeypatch):
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda handle, data: write(handle, data[:7]))
+    store.put(KEY, DATA)
+    monkeypatch.undo()
+    assert store.get(KEY) == DATA
+
+
+# --- collecting ---
+
+
+def test_only_what_is_old_is_discarded(store):
+    store.put(KEY, DATA)
+    written = (store.folder / KEY).stat().st_mtime
+    assert not store.discard(KEY, written)
+    assert store.get(KEY) == DATA
+    assert store.discard(KEY, written + 1)
+    assert store.get(KEY) is None
+    assert not store.discard(KEY, written + 1)
+    assert names_in(store.folder) == []
+
+
+def test_a_put_while_the_file_is_moved_aside_is_not_lost(store, monkeypatch):
+    store.put(KEY, DATA)
+    os.utime(store.folder / KEY, (1, 1))
+    rename = Path.rename
+
+    def renamed_then_put(self, target):
+        rename(self, target)
+        FileStore(store.folder).put(KEY, DATA)
+        return target
+
+    monkeypatch.setattr(Path, "rename", renamed_then_put)
+    store.discard(KEY, time.time() - 60)
+    assert store.get(KEY) == DATA
+
+
+def test_a_file_touched_just_before_it_is_moved_comes_back(store, monkeypatch):
+    store.put(KEY, DATA)
+    os.utime(store.folder / KEY, (1, 1))
+    rename = Path.rename
+
+    def put_then_renamed(self, target):
+        FileStore(store.folder).put(KEY, DATA)
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", put_then_renamed)
+    assert not store.discard(KEY, time.time() - 60)
+    assert store.get(KEY) == DATA
+    assert names_in(store.folder) == [KEY]
+
+
+def test_putting_and_discarding_at_once_never_loses_a_put(store):
+    """A put that has returned, with no later discard of an old blob, leaves the blob there."""
+    stop = threading.Event()
+    failures: list[BaseException] = []
+
+    def collect() -> None:
+        try:
+            while not stop.is_set():
+                store.discard(KEY, time.time() - 60)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=collect) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(300):
+            store.put(KEY, DATA)
+            while not store.exists(KEY):  # somebody holds the young file for an instant, and brings it back
+                time.sleep(0)
+            with contextlib.suppress(FileNotFoundError):
+                os.utime(store.folder / KEY, (1, 1))
+    finally:
+        stop.set()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_leftovers_of_the_dead_are_cleared_and_whole_ones_go_back(store):
+    store.put(image_key(JPEG), JPEG)
+    whole, cut, young = (store.folder / f".{KEY}-{letter}.tmp" for letter in "abc")
+    whole.write_bytes(DATA)
+    cut.write_bytes(DATA[:5])
+    young.write_bytes(DATA[:5])
+    os.utime(whole, (1, 1))
+    os.utime(cut, (1, 1))
+    assert store.tidy() == 2
+    assert sorted(names_in(store.folder)) == sorted([KEY, image_key(JPEG), young.name])
+    assert store.get(KEY) == DATA
+
+
+def test_a_survey_has_pages_of_a_thousand(store):
+    store.put(KEY, DATA)
+    for number in range(1001):
+        (store.folder / f"{number:064x}.gif").write_bytes(b"")
+    pages = list(store.survey())
+    assert [len(page) for page in pages] == [1000, 2]
+    keys = [found.key for page in pages for found in page]
+    assert keys == sorted(keys) == store.keys()
+
+
+# --- many at once, and crashes ---
+
+
+def test_many_threads_put_the_same_and_different_blobs(store):
+    blobs = {image_key(data): data for data in map(png, range(20))}
+    failures: list[CrowmemError] = []
+
+    def work() -> None:
+        try:
+            for key, data in blobs.items():
+                store.put(key, data)
+                assert store.get(key) == data
+        except CrowmemError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert store.keys() == sorted(blobs)
+    assert len(names_in(store.folder)) == 20
+
+
+WRITER = """
+import sys
+sys.path[:0] = {paths!r}
+from pictures import png
+from crowmem.blobs import FileStore
+from crowmem.blobs.files import names_in
+from crowmem.blobs.keys import image_key
+store = FileStore({folder!r})
+for number in range(100_000):
+    data = png(number, 50_000)
+    store.put(image_key(data), data)
+    print(number, flush=True)
+"""
+
+
+def test_kill_at_random_moments_leaves_whole_blobs_and_all_acknowledged_ones(tmp_path):
+    paths = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+    for round_number in range(12):
+        folder = tmp_path / str(round_number)
+        code = WRITER.format(paths=paths, folder=str(folder))
+        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as writer:
+            assert writer.stdout is not None
+            seen = [writer.stdout.readline() for _ in range(1 + 3 * round_number)]
+            writer.kill()
+            seen += writer.stdout.readlines()
+        store = FileStore(folder)
+        acknowledged = [int(line) for line in seen if line.endswith("\n")]
+        assert len(acknowledged) >= 1 + 3 * round_number
+        for number in acknowledged:
+            data = png(number, 50_000)
+            assert store.get(image_key(data)) == data
+        assert all(store.get(key) is not None for key in FileStore.keys(store))
