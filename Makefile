@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 JOBS ?= 2
 ARGS ?=
+QUERY ?= error
 
 BIN := $(VENV)/bin
 # -qq: warnings about this machine's pip settings are not ours to fix; errors still show.
@@ -22,7 +23,7 @@ unexport PYTHONPATH PYTHONHOME
 help: ## show the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1	\2/p' Makefile | awk -F '\t' '{ printf "  make %-13s %s\n", $$1, $$2 }'
 	@echo
-	@echo 'Variables: PYTHON=python3.12 (to build the environment with), VENV=.venv, JOBS=2 (test processes), ARGS="-k name" (for pytest)'
+	@echo 'Variables: PYTHON=python3.12 (to build the environment with), VENV=.venv, JOBS=2 (test processes), ARGS="-k name" (for pytest), QUERY=word (for demo)'
 
 # --- environments -----------------------------------------------------------
 
@@ -60,7 +61,7 @@ $(VENV)/bench.stamp: lock/bench.txt $(VENV)/test.stamp
 # --- use --------------------------------------------------------------------
 
 demo: $(VENV)/run.stamp ## import your own agent histories (else the example), list them, search them
-	@CROWMEM=$(BIN)/crowmem sh examples/demo.sh
+	@CROWMEM=$(BIN)/crowmem sh examples/demo.sh $(QUERY)
 
 s3-demo: $(VENV)/test.stamp ## keep images in a real S3 server started on loopback
 	$(BIN)/python examples/s3_demo.py
