@@ -146,14 +146,19 @@ def _inside(holder: dict[str, Any], visit: Visit, path: Path, depth: int) -> dic
     changed: dict[str, Any] | None = None
     for key, value in holder.items():
         kind = type(value)
-        if (kind is list or kind is dict) and key in _HOLDERS and depth:
-            if kind is list:
-                new = _elements(value, visit, (*path, key), depth - 1)
-            else:
-                new = _element(value, visit, (*path, key), depth - 1)
-            if new is not value:
-                changed = dict(holder) if changed is None else changed
-                changed[key] = new
+        if (kind is not list and kind is not dict) or key not in _HOLDERS:
+            continue
+        if kind is list and depth:
+            new: Any = _elements(value, visit, (*path, key), depth - 1)
+        elif kind is dict and (
+            depth or value.get("type") == REF
+        ):  # an item's reference stands one level below the item
+            new = _element(value, visit, (*path, key), max(depth - 1, 0))
+        else:
+            continue
+        if new is not value:
+            changed = dict(holder) if changed is None else changed
+            changed[key] = new
     return holder if changed is None else changed
 
 
