@@ -142,6 +142,7 @@ def _new_secrets() -> dict[str, str]:
 
 def _complete(path: Path) -> str:
     """Add to a .env file the names it lacks; what it says stays."""
+    path = path.resolve()  # a link to a shared file stays one
     there = path.exists()
     known = read_dotenv(path)
     lines = [f"{name}={value}\n" for name, value in _new_secrets().items() if not known.get(name)]
