@@ -121,33 +121,36 @@ async def index_messages(tx: Driver, messages: Sequence[Sequence[Any]], *, stem:
 
     Args:
         tx: an open transaction.
-        messages: id, agent id, role, stamp, data as text, and injected of each.
+        messages: rows of ``search_foreign`` or ``search_after``.
         stem: whether the index holds stems.
     """
-    ids = [found[0] for found in messages]
+    entries = {message[0]: stored_entry(message, stem, tx.dialect) for message in messages}
     rows: list[dict[str, Any]] = []
-    marks: dict[int, list[int]] = {WHOLE: [], PARTLY: []}
-    for message_id, agent_id, role, created_at, data, injected in messages:
-        made = entry(
-            stored(data),
-            session_id=agent_parts(agent_id).session_id,
-            agent_id=agent_id,
-            role=role,
-            created_at=created_at,
-            injected=bool(injected),
-            stem=stem,
-            dialect=tx.dialect,
-        )
-        rows += made.rows(message_id)
-        marks[made.indexed].append(message_id)
-    await tx.run(DROP_ROWS, {"ids": ids})
+    for indexed in (WHOLE, PARTLY):
+        ids = [message_id for message_id, made in entries.items() if made.indexed == indexed]
+        if ids:
+            still = [message_id for (message_id,) in await tx.run(MARK, {"ids": ids, "indexed": indexed})]
+            await tx.run(DROP_ROWS, {"ids": still})
+            rows += [row for message_id in sorted(still) for row in entries[message_id].rows(message_id)]
     if rows:
         await tx.run_batch(INDEX_ADD, rows)
         if tx.dialect == "postgres":
             await tx.run(STATS_ADD, {"docs": len(rows), "toks": sum(row["len"] for row in rows)})
-    for indexed, marked in marks.items():
-        if marked:
-            await tx.run(MARK, {"ids": marked, "indexed": indexed})
+
+
+def stored_entry(message: Sequence[Any], stem: bool, dialect: str) -> Entry:
+    """The index rows of a stored message: id, agent id, role, stamp, data as text, injected."""
+    _, agent_id, role, created_at, data, injected, *_ = message
+    return entry(
+        stored(data),
+        session_id=agent_parts(agent_id).session_id,
+        agent_id=agent_id,
+        role=role,
+        created_at=created_at,
+        injected=bool(injected),
+        stem=stem,
+        dialect=dialect,
+    )
 
 
 def stored(data: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from crowmem.indexing import catch_up
 from crowmem.query import Syntax
 from crowmem.scope import BUCKET, BUCKET_BITS, MARK
 from crowmem.statement import statement
+from crowmem.varints import varints
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -213,12 +214,5 @@ def _best(found: Ranked, wanted: int) -> Ranked:
 
 
 def _number(value: int | bytes | None) -> int:
-    """A count; FTS5 keeps the number of its rows as the first variable-length integer of a record."""
-    if not isinstance(value, bytes):
-        return value or 0
-    number = 0
-    for byte in value:
-        number = number << 7 | byte & 127
-        if byte < 128:
-            break
-    return number
+    """A count; FTS5 keeps the number of its rows as the first of a record."""
+    return varints(value)[0] if isinstance(value, bytes) else value or 0

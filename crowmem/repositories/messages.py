@@ -6,13 +6,12 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from crowmem.content import content_texts, search_text, title, tool_names
+from crowmem.content import content_texts, title
 from crowmem.errors import InvalidValue
 from crowmem.ids import AgentId, parse_agent_id
-from crowmem.lexer import documents
+from crowmem.indexing import Entry, entry
 from crowmem.operation import M, Repository, operation
 from crowmem.records import Message
-from crowmem.scope import scope_words
 from crowmem.statement import statement
 from crowmem.values import (
     INTEGER,
@@ -90,11 +89,11 @@ class Messages(Repository[M]):
         first = _is_first(place)
         if self._driver.dialect == "postgres":
             summary = {"session_id": place.session_id, "trunk": _is_trunk(place), "first": first}
-            index = {"lens": row.lengths, "tsvs": row.texts}
+            index = {"lens": row.index.lengths, "tsvs": row.index.texts}
             return int(await self._value(PUT, **row.columns, **summary, **index, title=row.title if first else None))
         async with self._driver.transaction() as tx:
             [[new_id]] = await tx.run(ADD, row.columns)
-            for index_row in row.index_rows(new_id):
+            for index_row in row.index.rows(new_id):
                 await tx.run(INDEX_ADD, index_row)
             await tx.run(COUNT, _summary(place, [row]))
             return int(new_id)
@@ -142,11 +141,11 @@ class Messages(Repository[M]):
             return []
         async with self._driver.transaction() as tx:
             ids = [int(new_id) for (new_id,) in await tx.run_batch(ADD, [row.columns for row in rows])]
-            index_rows = [one for row, new_id in zip(rows, ids, strict=True) for one in row.index_rows(new_id)]
+            index_rows = [one for row, new_id in zip(rows, ids, strict=True) for one in row.index.rows(new_id)]
             if index_rows:
                 await tx.run_batch(INDEX_ADD, index_rows)
                 if self._driver.dialect == "postgres":
-                    words = sum(sum(row.lengths) for row in rows)
+                    words = sum(sum(row.index.lengths) for row in rows)
                     await tx.run(STATS_ADD, {"docs": len(index_rows), "toks": words})
             await tx.run(COUNT, _summary(place, rows))
         return ids
@@ -282,17 +281,8 @@ class _Row:
 
     place: AgentId
     columns: dict[str, Any]
-    lengths: list[int]
-    texts: list[str]
-    scope: str
+    index: Entry
     title: str | None
-
-    def index_rows(self, message_id: int) -> list[dict[str, Any]]:
-        """Parameters of its index rows."""
-        return [
-            {"id": message_id, "doc": number, "len": length, "text": text, "scope": self.scope}
-            for number, (length, text) in enumerate(zip(self.lengths, self.texts, strict=True))
-        ]
 
 
 def _row(
@@ -309,27 +299,27 @@ def _row(
     data = encode_object(message, what)
     stamp = now_text() if created_at is None else time_text("created_at", created_at)
     role = _role(message, what)
-    words = scope_words(
-        place.session_id, agent_id, role, created_at=stamp, injected=injected, tools=tool_names(message)
+    index = entry(
+        message,
+        session_id=place.session_id,
+        agent_id=agent_id,
+        role=role,
+        created_at=stamp,
+        injected=injected,
+        stem=stem,
+        dialect=dialect,
     )
-    found = documents(search_text(message), stem=stem)
-    if dialect == "postgres":
-        scope = " ".join([f"'{word}'" for word in words])
-        texts = [f"{document.tsvector} {scope}" for document in found]
-    else:
-        scope = " ".join(words)
-        texts = [document.text for document in found]
     columns = {
         "agent_id": agent_id,
         "fork_idx": place.fork_idx,
         "created_at": stamp,
         "data": data,
         "role": role,
-        "indexed": 1 if found.complete else 2,
+        "indexed": index.indexed,
         "injected": int(injected),
         **_usage(usage, what),
     }
-    return _Row(place, columns, [document.length + len(words) for document in found], texts, scope, title(message))
+    return _Row(place, columns, index, title(message))
 
 
 def _role(message: Mapping[str, Any], what: str) -> str:

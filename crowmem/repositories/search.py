@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from crowmem.content import search_text
-from crowmem.errors import InvalidValue
+from crowmem.errors import Conflict, InvalidValue
 from crowmem.filters import FEW, scope_of
 from crowmem.operation import M, Repository, operation
 from crowmem.query import parse
@@ -14,10 +14,11 @@ from crowmem.records import Hit, Message
 from crowmem.scope import agent_parts
 from crowmem.snippet import snippet
 from crowmem.statement import statement
+from crowmem.upkeep import optimize, reindex
 from crowmem.values import check_choice, check_range
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from crowmem.query import Query
     from crowmem.ranking import Ranked
@@ -127,6 +128,41 @@ class Search(Repository[M]):
             found = await search.run()
             asked = asked.unquoted()
         return await self._hits(found[first:], parsed)
+
+    @operation
+    async def reindex(self, *, stem: bool | None = None, progress: Callable[[int, int], object] | None = None) -> int:
+        """Make the index again while it is used; one that was cut short goes on where it stopped.
+
+        Args:
+            stem: index word stems from now on, or whole words; None leaves it. Close other programs that write to this
+                store first: they go on as they began.
+            progress: called after each batch with messages done and messages in all.
+
+        Returns:
+            How many messages were indexed.
+
+        Raises:
+            Conflict: inside a transaction; it needs many of its own.
+        """
+        self._alone("reindex")
+        wanted = self._store.stem if stem is None else bool(stem)
+        return await reindex(self._driver, self._store, stem=wanted, progress=progress)
+
+    @operation
+    async def optimize(self) -> None:
+        """Finish what the index leaves for later: rows of other programs, deleted words, counts of common words.
+
+        Worth its time after an import and now and then; searches are then faster, and PostgreSQL's scores exact.
+
+        Raises:
+            Conflict: inside a transaction; it needs many of its own.
+        """
+        self._alone("optimize")
+        await optimize(self._driver, self._store)
+
+    def _alone(self, what: str) -> None:
+        if self._driver.in_transaction:
+            raise Conflict(f"search.{what} needs transactions of its own; call it outside of this one")
 
     async def _hits(self, ranked: Ranked, query: Query) -> list[Hit]:
         """The messages found, in order. One that was deleted in this very moment is left out."""

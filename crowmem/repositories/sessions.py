@@ -9,6 +9,7 @@ from crowmem.ids import parse_agent_id
 from crowmem.operation import M, Repository, operation
 from crowmem.records import Deleted, SessionInfo
 from crowmem.statement import statement
+from crowmem.upkeep import scrub, take_out
 from crowmem.values import check_optional_text, check_range, check_text, time_text
 
 if TYPE_CHECKING:
@@ -114,7 +115,9 @@ class Sessions(Repository[M]):
                 "agents": len(await tx.run(DELETE_AGENTS, session)),
             }
             await tx.run(DELETE_SUMMARY, session)
-            return Deleted(name, counts)
+            await take_out(tx)
+        await scrub(self._driver)
+        return Deleted(name, counts)
 
 
 def _is_agent_id(text: str) -> bool:

@@ -10,6 +10,7 @@ from crowmem.errors import Conflict, Unsupported
 from crowmem.operation import M, Repository, operation
 from crowmem.records import Status
 from crowmem.statement import statement
+from crowmem.upkeep import problems
 from crowmem.values import check_text
 
 STEPS = statement("step_list")
@@ -48,7 +49,7 @@ class Stores(Repository[M]):
         found = [text for (text,) in await self._many(PROBLEMS)]
         if deep:
             found += [text for (text,) in await self._many(DEEP_PROBLEMS)]
-        return found
+        return found + await problems(self._driver, self._store, deep=deep)
 
     @operation
     async def backup(self, path: Any) -> None:

@@ -12,3 +12,20 @@ order by m.id limit 1 offset 1;
 select distinct session_id from main.agents
 where (cast(:cwd as text) is null or cwd = :cwd) and (cast(:model as text) is null or model_identifier = :model)
 limit :most;
+
+-- name: search_total :one int
+-- How many messages there are.
+select count(*) from main.messages;
+
+-- name: search_after :many int, text, text, text, text, int, int
+-- The messages after an id, in order: id, agent id, role, stamp, data, injected, indexed.
+select id, agent_id, role, created_at, cast(data as text), injected, indexed from main.messages
+where id > :after_id order by id limit :most;
+
+-- name: search_gone :many int
+-- Deleted messages that are not yet taken out of the index.
+select id from main.message_index_gone;
+
+-- name: search_setting_drop :none
+-- Forget a setting.
+delete from main.crowmem_settings where name = :name;

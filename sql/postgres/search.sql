@@ -49,20 +49,53 @@ insert into main.search_stats as s (slot, docs, toks)
 select pg_backend_pid() & 255, -count(*), -sum(len) from dropped having count(*) > 0
 on conflict (slot) do update set docs = s.docs + excluded.docs, toks = s.toks + excluded.toks;
 
--- name: search_mark :none
--- Mark messages as indexed, or as not indexed yet.
+-- name: search_mark :many int
+-- Mark messages as indexed, which holds those who would delete them; the ids of those that are still there.
 -- differs: lists come as arrays.
-update main.messages set indexed = :indexed where id = any(cast(:ids as bigint[]));
+update main.messages set indexed = :indexed where id = any(cast(:ids as bigint[])) returning id;
 
 -- name: search_hits :many Message
 -- The messages with these ids.
 -- differs: lists come as arrays.
 select m.* from main.messages m where m.id = any(cast(:ids as bigint[]));
 
--- name: search_unmark :many int
--- Mark the next messages after an id as not indexed; their ids.
-update main.messages set indexed = 0
-where id = any(array(select id from main.messages where id > :after_id order by id limit :most)) returning id;
+-- name: search_rows :many int, int
+-- The index rows after one message and up to another: message id << 6 | number, and length.
+-- differs: both are columns.
+select message_id << 6 | doc, len from main.message_index where message_id > :after_id and message_id <= :upto
+order by message_id, doc;
+
+-- name: search_drop_orphans :none
+-- Take out the index rows after one message and up to another that belong to no message.
+-- differs: their counts go with them.
+with dropped as (
+    delete from main.message_index i
+    where message_id > :after_id and message_id <= :upto
+        and not exists (select 1 from main.messages m where m.id = i.message_id)
+    returning len
+)
+insert into main.search_stats as s (slot, docs, toks)
+select pg_backend_pid() & 255, -count(*), -sum(len) from dropped having count(*) > 0
+on conflict (slot) do update set docs = s.docs + excluded.docs, toks = s.toks + excluded.toks;
+
+-- name: search_clear :none
+-- Empty the index, however damaged it is.
+-- differs: the counts go with the rows.
+with dropped as (
+    delete from main.message_index
+), words as (
+    delete from main.search_words
+), counted as (
+    update main.search_counted set upto = 0, docs = 0
+)
+delete from main.search_stats;
+
+-- name: search_stats_differ :one int
+-- By how many rows and words in sum the counts differ from the index.
+-- only: postgres; FTS5 keeps its own.
+select abs(docs - coalesce((select sum(docs) from main.search_stats), 0))
+    + abs(toks - coalesce((select sum(toks) from main.search_stats), 0))
+from (select count(*) as docs, coalesce(sum(len), 0) as toks from main.message_index) counted;
 
 -- name: search_count_words :one int
 -- Count the words of the next messages, at most :most; how many index rows were counted, 0 at the end.

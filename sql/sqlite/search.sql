@@ -58,20 +58,34 @@ delete from message_index where rowid in (
     join message_index_docsize d on d.id between j.value << 6 and (j.value << 6) + 63
 );
 
--- name: search_mark :none
--- Mark messages as indexed, or as not indexed yet.
+-- name: search_mark :many int
+-- Mark messages as indexed, which holds those who would delete them; the ids of those that are still there.
 -- differs: lists come as JSON arrays.
-update messages set indexed = :indexed where id in (select value from json_each(:ids));
+update messages set indexed = :indexed where id in (select value from json_each(:ids)) returning id;
 
 -- name: search_hits :many Message
 -- The messages with these ids.
 -- differs: lists come as JSON arrays.
 select m.* from messages m where m.id in (select value from json_each(:ids));
 
--- name: search_unmark :many int
--- Mark the next messages after an id as not indexed; their ids.
-update messages set indexed = 0
-where id in (select id from messages where id > :after_id order by id limit :most) returning id;
+-- name: search_rows :many int, int
+-- The index rows after one message and up to another: message id << 6 | number, and length.
+-- differs: FTS5 keeps the lengths of both columns in a record, which the client decodes.
+select id, sz from message_index_docsize where id > (:after_id << 6) + 63 and id <= (:upto << 6) + 63 order by id;
+
+-- name: search_drop_orphans :none
+-- Take out the index rows after one message and up to another that belong to no message.
+-- differs: FTS5 keeps the numbers of its rows in a table of its own.
+delete from message_index where rowid in (
+    select d.id from message_index_docsize d
+    where d.id > (:after_id << 6) + 63 and d.id <= (:upto << 6) + 63
+        and not exists (select 1 from messages m where m.id = d.id >> 6)
+);
+
+-- name: search_clear :none
+-- Empty the index, however damaged it is.
+-- differs: FTS5 has a command for it.
+insert into message_index (message_index) values ('delete-all');
 
 -- name: search_merge :none
 -- A step of merging the index into one piece; :pages negative begins it, positive goes on.

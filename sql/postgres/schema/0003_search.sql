@@ -199,3 +199,6 @@ begin
     update main.search_counted set upto = finish, docs = docs + fresh;
     return fresh;
 end $$;
+
+-- the lexer's number; an index made by another is made again
+insert into main.crowmem_settings (name, value) values ('lexer', '1');

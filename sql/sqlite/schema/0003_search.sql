@@ -26,3 +26,6 @@ end;
 create trigger messages_changed after update of agent_id, created_at, data, role on messages when old.indexed <> 0 begin
     update messages set indexed = 0 where id = new.id;
 end;
+
+-- the lexer's number; an index made by another is made again
+insert into crowmem_settings (name, value) values ('lexer', '1');
