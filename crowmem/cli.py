@@ -11,7 +11,7 @@ import contextlib
 import difflib
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from crowmem import __version__
 from crowmem.commands import COMMANDS, FAILED, INTERRUPTED, OK, UNREACHABLE, USAGE, UsageError, add_global_options
@@ -22,6 +22,19 @@ if TYPE_CHECKING:
     from crowmem.commands import Command
 
 DEFAULTS: dict[str, Any] = {"db": None, "config": None, "json": False, "debug": False}
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that takes no abbreviations, since scripts outlive them, and repeats an argument only cleaned."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{**settings, "allow_abbrev": False})
+
+    def error(self, message: str) -> NoReturn:
+        """End with the usage and what is wrong with it."""
+        from crowmem.terminal import one_line
+
+        super().error(one_line(message))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -74,13 +87,12 @@ def top_parser() -> argparse.ArgumentParser:
     """What stands before the command."""
     width = max(len(one.name) for one in COMMANDS)
     listed = "\n".join(f"  {one.name:<{width}}  {one.summary}" for one in COMMANDS)
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="crowmem",
         usage="crowmem [--db URL] [--config PATH] [--json] COMMAND ...",
         description="Memory of AI agents in plain SQL, on SQLite or PostgreSQL.",
         epilog=f"commands:\n{listed}\n\n`crowmem COMMAND --help` tells more of each.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add_global_options(parser)
     parser.add_argument("--version", action="version", version=f"crowmem {__version__}")
@@ -90,7 +102,7 @@ def top_parser() -> argparse.ArgumentParser:
 
 def command_parser(command: Command) -> argparse.ArgumentParser:
     """What stands after the command's name."""
-    parser = argparse.ArgumentParser(prog=f"crowmem {command.name}", description=command.summary, allow_abbrev=False)
+    parser = Parser(prog=f"crowmem {command.name}", description=command.summary)
     add_global_options(parser)
     command.module().add_arguments(parser)
     return parser

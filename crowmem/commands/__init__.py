@@ -41,6 +41,7 @@ class Command(NamedTuple):
 COMMANDS: tuple[Command, ...] = (
     Command("init", "write a config.yaml, and what starts servers for those who want them"),
     Command("sessions", "list sessions, the one used last first"),
+    Command("search", "find messages by their words, best first"),
     Command("show", "print a session as a conversation"),
     Command("agents", "list the agents of a session, or of all"),
     Command("delete", "delete a session with everything it owns"),
@@ -131,7 +132,7 @@ def add_action(
     Returns:
         The action's parser, for its arguments.
     """
-    parser: argparse.ArgumentParser = actions.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+    parser: argparse.ArgumentParser = actions.add_parser(name, help=summary, description=summary)
     add_global_options(parser)
     parser.set_defaults(action=run)
     return parser

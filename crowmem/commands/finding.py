@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from crowmem.memory import Memory
-    from crowmem.records import Agent, Message
+    from crowmem.records import Agent, Hit, Message
 
 LOOKED_AT = 1000  # newest sessions whose names are compared with an abbreviation
 PAGE = 500
@@ -97,6 +97,12 @@ def view(memory: Memory, agent_id: str, *, last: int | None = None) -> Iterator[
             after = page[-1].id
             if upto is not None and after > upto:
                 break
+
+
+def around(memory: Memory, hit: Hit, count: int) -> tuple[list[Message], list[Message]]:
+    """The messages of the same agent just before a hit and just after it, oldest first."""
+    before = memory.messages.query(agent_ids=[hit.agent_id], after_id=hit.id, order="desc", limit=count)
+    return before[::-1], memory.messages.query(agent_ids=[hit.agent_id], after_id=hit.id, limit=count)
 
 
 def _tail(memory: Memory, segments: list[tuple[str, int | None]], last: int) -> list[Message]:

@@ -43,10 +43,20 @@ def moment(text: str) -> str:
         ) from None
 
 
-def add_limit(parser: argparse.ArgumentParser, default: int, what: str) -> None:
+def folder(text: str) -> str:
+    """A folder as sessions record it: absolute, ``~`` expanded."""
+    from pathlib import Path
+
+    try:
+        return str(Path(text).expanduser().resolve())
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ArgumentTypeError(f"{text!r} is no folder: {error}") from None
+
+
+def add_limit(parser: argparse.ArgumentParser, default: int, what: str, *, most: int = 100_000) -> None:
     """``--limit`` and ``--offset``."""
     parser.add_argument(
-        "-n", "--limit", type=whole(1, 100_000), default=default, metavar="N", help=f"most {what} (default {default})"
+        "-n", "--limit", type=whole(1, most), default=default, metavar="N", help=f"most {what} (default {default})"
     )
     parser.add_argument("--offset", type=whole(0, 2**62), default=0, metavar="N", help=f"{what} to pass over")
 

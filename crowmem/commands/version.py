@@ -21,6 +21,12 @@ def run(args: argparse.Namespace) -> None:
     if not args.json:
         put_line(f"crowmem {__version__}")
         return
-    import apsw
+    from importlib.metadata import PackageNotFoundError, version
 
-    put_json({"crowmem": __version__, "python": platform.python_version(), "sqlite": apsw.sqlite_lib_version()})
+    found = {"crowmem": __version__, "python": platform.python_version()}
+    for package in ("apsw", "psycopg", "minio"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    put_json(found)
