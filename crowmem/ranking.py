@@ -214,5 +214,5 @@ def _best(found: Ranked, wanted: int) -> Ranked:
 
 
 def _number(value: int | bytes | None) -> int:
-    """A count; FTS5 keeps the number of its rows as the first of a record."""
-    return varints(value)[0] if isinstance(value, bytes) else value or 0
+    """A count; FTS5 keeps the number of its rows as the first of a record, which is empty before the first row."""
+    return next(iter(varints(value)), 0) if isinstance(value, bytes) else value or 0
