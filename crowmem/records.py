@@ -135,3 +135,240 @@ class Status:
     rows: dict[str, int]
     images: dict[str, Any]
     search: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ImportSource:
+    """How far a file of another program was read.
+
+    Reading goes on at ``offset_bytes``, after ``lines`` lines, with the parser's ``state`` (JSON), while ``fingerprint``
+    still fits what stands before it.
+    """
+
+    path: str
+    format: str
+    session_id: str
+    size_bytes: int
+    modified_us: int
+    offset_bytes: int
+    lines: int
+    state: str
+    fingerprint: str
+    imported_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedSession:
+    """Where an imported session comes from; "" where its source does not say.
+
+    ``format`` is the importer's name, ``path`` the first file that brought it, ``parent`` the session it was forked
+    from or that it renders.
+    """
+
+    session_id: str
+    format: str
+    path: str
+    title: str
+    git_branch: str
+    parent: str
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Work that one session handed to another.
+
+    ``status`` is "running", or what it ended with: "completed", "failed", "cancelled" or another word. ``sub_session``
+    is who works on it, ``owner_session`` whose mailbox gets the result.
+    """
+
+    task_id: str
+    kind: str
+    owner_session: str
+    tool_call_id: str | None
+    sub_session: str | None
+    prompt: str
+    model: str | None
+    priority: str
+    status: str
+    result: str | None
+    created_at: datetime
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One item of a mailbox.
+
+    ``session_id`` is the address. ``status`` is "pending", "waiting" (until ``due_at``), "leased" (until ``due_at``),
+    "delivered" or "dead". ``attempts`` counts claims and leases, ``max_attempts`` None stands for the store's setting,
+    ``last_error`` says why it came back or died.
+    """
+
+    id: int
+    session_id: str
+    task_id: str
+    priority: str
+    content: str
+    status: str
+    created_at: datetime
+    delivered_at: datetime | None
+    attempts: int
+    max_attempts: int | None
+    due_at: datetime | None
+    last_error: str | None
+    dedupe_key: str | None
+
+    @property
+    def address(self) -> str:
+        """The mailbox it lies in."""
+        return self.session_id
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedDelivery:
+    """A delivery that one worker holds until ``due_at``.
+
+    Fields are those of `Delivery`, and ``lease_token``, which grows with every lease of the row: whoever comes with an
+    older one has lost it.
+    """
+
+    id: int
+    session_id: str
+    task_id: str
+    priority: str
+    content: str
+    status: str
+    created_at: datetime
+    delivered_at: datetime | None
+    attempts: int
+    max_attempts: int | None
+    due_at: datetime | None
+    last_error: str | None
+    dedupe_key: str | None
+    lease_token: int
+    lease_worker: str | None
+
+    @property
+    def address(self) -> str:
+        """The mailbox it lies in."""
+        return self.session_id
+
+    @property
+    def token(self) -> int:
+        """The fencing token of this lease."""
+        return self.lease_token
+
+    @property
+    def worker(self) -> str | None:
+        """Who holds it."""
+        return self.lease_worker
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """When the lease ends, by the database's clock."""
+        return self.due_at
+
+
+@dataclass(frozen=True, slots=True)
+class TapeInfo:
+    """One line of the list of tapes; ``window_start`` is the number of the last handoff anchor, 0 without one."""
+
+    tape_id: str
+    length: int
+    window_start: int
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TapeLine:
+    """What a tape was, ``length`` entries long, when a checkpoint was restored over it at ``left_at``."""
+
+    line: int
+    tape_id: str
+    length: int
+    left_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The entries of a tape from its last handoff anchor on, the anchor included; all of them when it has none.
+
+    ``window_start`` is the first one's number on the tape, ``length`` that of the whole tape.
+    """
+
+    tape_id: str
+    window_start: int
+    length: int
+    entries: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointInfo:
+    """One line of a tape's list of checkpoints: the tape held ``entry_count`` entries then."""
+
+    checkpoint_id: str
+    tape_id: str
+    session_id: str | None
+    entry_count: int
+    window_start: int
+    created_at: datetime
+    label: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCheckpoint:
+    """A checkpoint as it is stored: a place in a branch, no entries."""
+
+    checkpoint_id: str
+    tape_id: str
+    session_id: str | None
+    entry_count: int
+    window_start: int
+    created_at: datetime
+    label: str | None
+    branch: int
+    plugin_states: dict[str, Any]
+    extra: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A moment of a tape with the states that belong to it.
+
+    ``entries`` are the tape's entries at that moment; None where they were not read (saving reads none).
+    """
+
+    checkpoint_id: str
+    tape_id: str
+    session_id: str | None
+    entry_count: int
+    window_start: int
+    created_at: datetime
+    label: str | None
+    plugin_states: dict[str, Any]
+    extra: dict[str, Any]
+    entries: list[dict[str, Any]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """A session's JSON object. ``version`` grows by one with each save; send it back as ``expected_version``."""
+
+    session_id: str
+    version: int
+    updated_at: datetime
+    payload: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A name that one owner holds until a moment.
+
+    ``token`` is given by the database and only ever grows, also across release and expiry: send it with every write
+    the lease guards. ``expires_at`` is by the database's clock.
+    """
+
+    name: str
+    owner: str
+    token: int
+    expires_at: datetime

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from crowmem.marks import Marks
 
 
 @dataclass(slots=True)
@@ -13,8 +15,10 @@ class Store:
         where: the file's path or the server's URL without password, as errors and status show it.
         stem: whether the index holds word stems; fixed when the store was made.
         max_attempts: leases of one delivery before it is dead.
+        marks: where claims begin to look.
     """
 
     where: str
     stem: bool = False
     max_attempts: int = 5
+    marks: Marks = field(default_factory=Marks, repr=False)

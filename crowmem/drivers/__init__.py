@@ -41,7 +41,7 @@ class Driver(Protocol):
         """A block on one connection: commits at its end, rolls back on an exception. Inside another it is a
         savepoint."""
 
-    async def wait(self, topic: str, timeout_s: float) -> None:
+    async def wait(self, topic: str, timeout_s: float, look: Statement | None = None) -> None:
         """Sleep until something was announced under a topic, or the time is up; may return early, never much late."""
 
     async def announce(self, topic: str) -> None:

@@ -17,7 +17,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from crowmem.drivers.postgres_errors import translated
 from crowmem.drivers.postgres_settings import POOL, Settings, configure, records, seems_alive, values
-from crowmem.drivers.postgres_wait import AsyncListener, Listener
+from crowmem.drivers.postgres_wait import Listener
 from crowmem.errors import Closed, OutcomeUnknown, PoolExhausted, Unavailable
 from crowmem.statement import in_schema
 
@@ -120,16 +120,15 @@ class BlockingPostgres:
         for topic in inner.topics:
             await self.announce(topic)
 
-    async def wait(self, topic: str, timeout_s: float) -> None:
+    async def wait(self, topic: str, timeout_s: float, look: Statement | None = None) -> None:
         """Sleep until a topic is announced by any process."""
         self._open_pool()
-        self.listener.wait(topic, timeout_s)
+        self.listener.wait(topic, timeout_s, look)
 
     async def announce(self, topic: str) -> None:
-        """Wake those who wait for a topic, in every process."""
+        """Wake those who wait for a topic, in every process; costs the caller no round trip."""
         self._open_pool()
-        with self._connection() as connection:
-            self.listener.announce(connection, topic)
+        self.listener.announce(topic)
 
     async def offload(self, function: Callable[..., T], *args: Any) -> T:
         """Call it here."""
@@ -216,7 +215,7 @@ class BlockingTransaction:
         with translated(None, self.driver.settings.name, alone=False):
             block.__exit__(None, None, None)
 
-    async def wait(self, topic: str, timeout_s: float) -> None:
+    async def wait(self, topic: str, timeout_s: float, look: Statement | None = None) -> None:
         """Refused: it would hold a transaction open."""
         raise Closed(f"waiting for {topic!r} inside a transaction would hold its rows; wait outside it")
 
@@ -257,7 +256,7 @@ class AsyncPostgres:
         self.closed = False
         self._pid = os.getpid()
         self._pool: AsyncConnectionPool[Any] | None = None
-        self.listener = AsyncListener(settings)
+        self.listener = Listener(settings)
 
     async def _open_pool(self) -> AsyncConnectionPool[Any]:
         """The pool of this process; a forked child gets its own."""
@@ -265,7 +264,7 @@ class AsyncPostgres:
             raise Closed(f"the store {self.settings.name} was closed; open it again")
         if self._pid != os.getpid():
             _left_behind.append((self._pool, self.listener))
-            self._pid, self._pool, self.listener = os.getpid(), None, AsyncListener(self.settings)
+            self._pid, self._pool, self.listener = os.getpid(), None, Listener(self.settings)
         if self._pool is None:
             self._pool = AsyncConnectionPool(
                 self.settings.pool_conninfo,
@@ -337,15 +336,14 @@ class AsyncPostgres:
         for topic in inner.topics:
             await self.announce(topic)
 
-    async def wait(self, topic: str, timeout_s: float) -> None:
+    async def wait(self, topic: str, timeout_s: float, look: Statement | None = None) -> None:
         """Sleep until a topic is announced by any process."""
         await self._open_pool()
-        await self.listener.wait(topic, timeout_s)
+        await self.listener.wait_async(topic, timeout_s, look)
 
     async def announce(self, topic: str) -> None:
-        """Wake those who wait for a topic, in every process."""
-        async with self._connection() as connection:
-            await self.listener.announce(connection, topic)
+        """Wake those who wait for a topic, in every process; costs the caller no round trip."""
+        self.listener.announce(topic)
 
     async def offload(self, function: Callable[..., T], *args: Any) -> T:
         """Call it on a thread."""
@@ -371,7 +369,7 @@ class AsyncPostgres:
         if not self.closed:
             self.closed = True
             if self._pid == os.getpid():
-                await self.listener.close()
+                await self.offload(self.listener.close)
                 if self._pool is not None:
                     await self._pool.close()
 
@@ -437,7 +435,7 @@ class AsyncTransaction:
         with translated(None, self.driver.settings.name, alone=False):
             await block.__aexit__(None, None, None)
 
-    async def wait(self, topic: str, timeout_s: float) -> None:
+    async def wait(self, topic: str, timeout_s: float, look: Statement | None = None) -> None:
         """Refused: it would hold a transaction open."""
         raise Closed(f"waiting for {topic!r} inside a transaction would hold its rows; wait outside it")
 

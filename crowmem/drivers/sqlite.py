@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from crowmem.statement import Statement
 
 T = TypeVar("T")
+INTERRUPT_S = 0.05  # between interrupts: a statement may begin just after one
 READERS = 4  # threads that read at once under an event loop
 
 
@@ -56,9 +57,10 @@ class BlockingSqlite:
         """An immediate transaction on the writing connection."""
         return BlockingTransaction(self)
 
-    async def wait(self, topic: str, timeout_s: float) -> None:
+    async def wait(self, topic: str, timeout_s: float, look: Statement | None = None) -> None:
         """Sleep until a topic is announced in this process, or another process wrote."""
-        self.changes.wait(topic, timeout_s)
+        self.file.check()
+        self.changes.wait(topic, timeout_s, look)
 
     async def announce(self, topic: str) -> None:
         """Wake this process's waiters; those of other processes see the log change."""
@@ -154,7 +156,7 @@ class BlockingTransaction:
         with translated(None, self.driver.file.name):
             self.connection.execute("release inner")
 
-    async def wait(self, topic: str, timeout_s: float) -> None:
+    async def wait(self, topic: str, timeout_s: float, look: Statement | None = None) -> None:
         """Refused: it would hold every other writer up."""
         raise Closed(f"waiting for {topic!r} inside a transaction would block every other writer; wait outside it")
 
@@ -272,22 +274,21 @@ class AsyncSqlite:
     async def _call(self, executor: ThreadPoolExecutor, function: Callable[..., T], *args: Any) -> T:
         """Run on a worker thread; a cancelled task interrupts the statement and waits until it has stopped."""
         running = _Running()
-        future = asyncio.get_running_loop().run_in_executor(executor, function, running, *args)
+        job = executor.submit(function, running, *args)
+        future = asyncio.wrap_future(job)
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
-            if not future.cancel():
-                while not future.done():
-                    self.file.interrupt(running.connection)
-                    await asyncio.wait({future}, timeout=0.05)
-                if not future.cancelled():
-                    future.exception()  # retrieved: the cancellation is what the caller gets
+            while not job.cancel() and not job.done():  # it has begun
+                self.file.interrupt(running.connection)
+                await asyncio.wait({future}, timeout=INTERRUPT_S)
+            future.add_done_callback(_see)
             raise
 
-    async def wait(self, topic: str, timeout_s: float) -> None:
+    async def wait(self, topic: str, timeout_s: float, look: Statement | None = None) -> None:
         """Sleep until a topic is announced in this process, or another process wrote."""
         self._check()
-        await self.changes.wait_async(topic, timeout_s)
+        await self.changes.wait_async(topic, timeout_s, look)
 
     async def announce(self, topic: str) -> None:
         """Wake this process's waiters."""
@@ -325,6 +326,12 @@ class AsyncSqlite:
             await self._call(self._writer, lambda _: self.file.close())
         self._writer.shutdown(wait=False)
         self._readers.shutdown(wait=False)
+
+
+def _see(future: asyncio.Future[Any]) -> None:
+    """Take note of how a call ended that nobody waits for any more: the cancellation is what its caller got."""
+    if not future.cancelled():
+        future.exception()
 
 
 class _Running:
@@ -393,7 +400,7 @@ class AsyncTransaction:
         if self.connection.in_transaction:  # a full disk may have ended it
             self.connection.execute("rollback to inner; release inner")
 
-    async def wait(self, topic: str, timeout_s: float) -> None:
+    async def wait(self, topic: str, timeout_s: float, look: Statement | None = None) -> None:
         """Refused: it would hold every other writer up."""
         raise Closed(f"waiting for {topic!r} inside a transaction would block every other writer; wait outside it")
 

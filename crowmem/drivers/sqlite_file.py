@@ -141,6 +141,10 @@ class SqliteFile:
             with contextlib.suppress(FileExistsError):
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
+    def open_reader(self) -> apsw.Connection:
+        """A reading connection for one thread's own use, which closes it."""
+        return self._connect(reader=True)
+
     @property
     def writer(self) -> apsw.Connection:
         """The connection that writes; use it only while holding the turn."""

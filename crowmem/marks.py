@@ -1,0 +1,60 @@
+"""Low-water marks: where the next pending delivery of a mailbox can lie at the earliest.
+
+A claim that starts at the mark passes over what was claimed before it; on PostgreSQL these are dead index entries
+that no vacuum may remove while an old snapshot is open (every queue without a mark falls 5 to 12 times then,
+measured). A mark is only a hint of one process. Rows do come back behind it: whoever runs short looks from the start
+again, and so does everybody once a second.
+"""
+
+from __future__ import annotations
+
+LOOK_S = 1.0  # at the latest after this a claim starts from the beginning again, and gives back what is overdue
+COSTLY_S = 0.005  # a look from the start that took longer than this is not repeated within LOOK_S
+MOST = 100_000  # mailboxes remembered; past it all are forgotten, which costs one look from the start each
+
+
+class Box:
+    """What one process knows about one mailbox. Times are on the monotonic clock."""
+
+    __slots__ = ("costly_until", "marks", "next_look", "next_sweep", "taken")
+
+    def __init__(self) -> None:
+        self.marks: dict[str | None, int] = {}  # by priority, None for any: everything up to this id is taken
+        self.next_look = 0.0
+        self.next_sweep = 0.0
+        self.costly_until = 0.0
+        self.taken: list[int] = []  # ids that SQLite's ready list still has
+
+    def start(self, priority: str | None, now: float) -> int:
+        """After which id to begin."""
+        if now >= self.next_look:
+            self.next_look = now + LOOK_S
+            return 0
+        return self.marks.get(priority, 0)
+
+    def forget(self) -> None:
+        """Something may have come back: begin at the start next time."""
+        self.next_look = 0.0
+        self.costly_until = 0.0
+
+    def looked(self, took_s: float, now: float) -> None:
+        """A look from the start took so long."""
+        self.next_look = now + LOOK_S
+        if took_s > COSTLY_S:
+            self.costly_until = now + LOOK_S
+
+
+class Marks:
+    """The mailboxes of one store, as one process knows them."""
+
+    def __init__(self) -> None:
+        self._boxes: dict[str, Box] = {}
+
+    def box(self, address: str) -> Box:
+        """What is known about one mailbox."""
+        found = self._boxes.get(address)
+        if found is None:
+            if len(self._boxes) >= MOST:
+                self._boxes.clear()
+            found = self._boxes[address] = Box()
+        return found
