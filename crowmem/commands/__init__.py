@@ -40,6 +40,7 @@ class Command(NamedTuple):
 # In the order of the help: the daily ones first.
 COMMANDS: tuple[Command, ...] = (
     Command("init", "write a config.yaml, and what starts servers for those who want them"),
+    Command("import", "import the histories of other programs", "importing"),
     Command("sessions", "list sessions, the one used last first"),
     Command("search", "find messages by their words, best first"),
     Command("show", "print a session as a conversation"),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from crowmem.commands import opened
 from crowmem.commands.output import put_json, put_line
+from crowmem.progress import Progress
 
 if TYPE_CHECKING:
     import argparse
@@ -20,7 +21,8 @@ def run(args: argparse.Namespace) -> None:
     """Build the search index again from the messages."""
     with opened(args) as memory:
         stem = None if args.stem is None else args.stem == "on"
-        count = memory.search.reindex(stem=stem)
+        with Progress("indexing") as bar:
+            count = memory.search.reindex(stem=stem, progress=bar.show)
     if args.json:
         put_json({"messages": count})
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,7 @@ def run(args: argparse.Namespace) -> None:
                     put_line(f"\n{paint(f'── agent {one_line(agent)} ──', 'dim')}")
                 for line in conversation(view(memory, agent, last=args.limit), args.mode, paint):
                     put_line(line)
+            _resume(memory, session, paint)
 
 
 def _title(memory: Memory, wire_id: str, paint: Paint) -> None:
@@ -63,3 +65,18 @@ def _title(memory: Memory, wire_id: str, paint: Paint) -> None:
     counted = f"{info.message_count:,} messages"
     facts = (wire_id, local_time(info.last_activity), counted, info.model_identifier, info.cwd)
     put_line(paint(" · ".join(one_line(fact) for fact in facts if fact), "dim"))
+
+
+def _resume(memory: Memory, wire_id: str, paint: Paint) -> None:
+    """How to go on with the session in the tool it comes from, where that is known."""
+    source = memory.imports.session(wire_id)
+    if source is None:
+        return
+    from crowmem.importers import FORMATS
+
+    words = next((form.resume for form in FORMATS if form.name == source.format), ())
+    info = memory.sessions.get(wire_id)
+    if words and info is not None:
+        command = shlex.join(word.replace("{session}", wire_id) for word in words)
+        place = f"cd {shlex.quote(info.cwd)} && " if info.cwd else ""
+        put_line(paint(f"\nto go on with it: {one_line(place + command)}", "dim"))

@@ -1,0 +1,141 @@
+"""``crowmem import`` on both databases: what it reports, how it ends, and its bar on a terminal."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from data import EXAMPLES
+from doors import Door
+from test_cli_terminal import COLOUR, HOSTILE, OBEYED, on_terminal
+
+SAMPLES = EXAMPLES / "transcripts"
+CLAUDE = "5b0f7f1e-3c52-4a53-9d7e-6a1f0c2d9e11"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def door(request: pytest.FixtureRequest, tmp_path: Path, capsys: Any) -> Door:
+    """The command line on a store that is not there yet, or is empty."""
+    url = str(tmp_path / "new" / "crow.db") if request.param == "sqlite" else request.getfixturevalue("pg_clean")
+    return Door(url, capsys)
+
+
+def numbers(text: str) -> dict[str, int]:
+    """The table of an import by label."""
+    rows = [line.rsplit(maxsplit=1) for line in text.splitlines()]
+    return {
+        row[0]: int(row[1].replace(",", "")) for row in rows if len(row) == 2 and row[1].replace(",", "").isdecimal()
+    }
+
+
+def test_the_samples_come_in_once(door: Door) -> None:
+    ran = door("import", str(SAMPLES))
+    assert (ran.code, ran.err) == (0, "")
+    assert numbers(ran.out) == {
+        "files read": 3,
+        "files unchanged": 0,
+        "files of no known format": 0,
+        "sessions": 3,
+        "messages added": 26,
+        "messages already there": 0,
+        "parts skipped": 0,
+    }
+    again = numbers(door("import", str(SAMPLES)).out)
+    assert (again["messages added"], again["files unchanged"]) == (0, 3)
+    assert len(door("search", "--all", "nightly import", "--json").records) >= 2
+    assert door("status", "--json").records[0]["search"]["lagging"] == 0
+
+
+def test_as_json_the_report_is_one_object(door: Door) -> None:
+    [report] = door("import", "--json", str(SAMPLES)).records
+    assert report["messages_added"] == 26
+    assert report["skips"] == []
+    assert sum(report["formats"].values()) == 3
+
+
+def test_a_broken_line_is_told_with_its_place_and_costs_that_line_only(door: Door, tmp_path: Path) -> None:
+    lines = (SAMPLES / "claude-code.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text("".join([*lines[:5], '{"type": "user", "mess\n', *lines[5:]]), encoding="utf-8")
+    ran = door("import", str(broken))
+    assert ran.code == 0
+    assert f"skipped: {broken}:6: " in ran.out
+    assert numbers(ran.out)["parts skipped"] == 1
+    assert numbers(ran.out)["messages added"] == 12
+    [skip] = door("import", "--json", str(broken)).records[0]["skips"] or [None]
+    assert skip is None or skip["line"] == 6
+
+
+@pytest.mark.parametrize("kind", ["missing", "unknown"])
+def test_what_was_named_and_cannot_be_read_is_a_failure(door: Door, tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "notes.txt"
+    if kind == "unknown":
+        path.write_text("no history at all\n", encoding="utf-8")
+    ran = door("import", str(SAMPLES), str(path))
+    assert ran.code == 1
+    assert str(path) in ran.out
+    assert numbers(ran.out)["messages added"] == 26
+    assert len(door("sessions", "--json").records) == 3
+
+
+def test_a_folder_may_hold_other_files(door: Door, tmp_path: Path) -> None:
+    shutil.copytree(SAMPLES, tmp_path / "mixed")
+    (tmp_path / "mixed" / "notes.txt").write_text("no history at all\n", encoding="utf-8")
+    ran = door("import", str(tmp_path / "mixed"))
+    assert ran.code == 0
+    assert f"no known format: {tmp_path / 'mixed' / 'notes.txt'}" in ran.out
+
+
+def test_without_a_path_it_is_wrong_usage(door: Door) -> None:
+    ran = door("import")
+    assert (ran.code, ran.out) == (2, "")
+    assert "--discover" in ran.err
+
+
+def test_discover_finds_the_users_own_histories(door: Door, tmp_path: Path) -> None:
+    ran = door("import", "--discover")
+    assert (ran.code, ran.out) == (0, "")
+    assert "no histories were found" in ran.err
+    project = Path.home() / ".claude" / "projects" / "-home-dev-rookery"
+    project.mkdir(parents=True)
+    shutil.copy(SAMPLES / "claude-code.jsonl", project / f"{CLAUDE}.jsonl")
+    ran = door("import", "--discover")
+    assert ran.code == 0
+    assert str(Path.home() / ".claude" / "projects") in ran.err
+    assert numbers(ran.out)["messages added"] == 12
+
+
+def test_show_says_how_to_go_on_in_the_sessions_own_tool(door: Door) -> None:
+    door("import", str(SAMPLES))
+    assert door("show", CLAUDE[:8]).lines[-1] == f"to go on with it: cd /home/dev/rookery && claude --resume {CLAUDE}"
+    assert "codex resume 019cd0aa" in door("show", "019c").lines[-1]
+    assert "to go on" not in door("show", "chat").out
+
+
+def test_a_file_with_a_hostile_name_is_told_harmlessly(door: Door, tmp_path: Path) -> None:
+    name = HOSTILE.replace("\0", "").replace("/", "").encode(errors="ignore").decode()[:60]
+    (tmp_path / name).write_text("nothing\n", encoding="utf-8")
+    ran = door("import", str(tmp_path / name))
+    assert ran.code == 1
+    assert not OBEYED.search(ran.out + ran.err)
+    ran = door("import", str(tmp_path / name), "--json")
+    assert not OBEYED.search(ran.out)
+    assert json.loads(ran.out)["unrecognised"] == [str(tmp_path / name)]
+
+
+def test_a_terminal_sees_one_bar_that_goes_away(tmp_path: Path) -> None:
+    code, got = on_terminal(["--db", str(tmp_path / "crow.db"), "import", str(SAMPLES)], {})
+    assert code == 0
+    drawn, wiped, table = got.rpartition("\r\x1b[K")
+    assert "importing [" in drawn
+    assert wiped
+    assert COLOUR.sub("", table).startswith("IMPORTED")
+    assert all(len(piece) < 60 for piece in drawn.split("\r\x1b[K"))
+    assert "\n" not in drawn
+    code, dumb = on_terminal(["--db", str(tmp_path / "other.db"), "import", str(SAMPLES)], {"TERM": "dumb"})
+    assert code == 0
+    assert "\x1b" not in dumb
+    assert "importing" not in dumb
