@@ -200,8 +200,7 @@ class Delivery:
     """One item of a mailbox.
 
     ``session_id`` is the address. ``status`` is "pending", "waiting" (until ``due_at``), "leased" (until ``due_at``),
-    "delivered" or "dead". ``attempts`` counts claims and leases, ``max_attempts`` None stands for the store's setting,
-    ``last_error`` says why it came back or died.
+    "delivered" or "dead". ``attempts`` counts claims and leases, ``last_error`` says why it came back or died.
     """
 
     id: int
@@ -213,10 +212,8 @@ class Delivery:
     created_at: datetime
     delivered_at: datetime | None
     attempts: int
-    max_attempts: int | None
     due_at: datetime | None
     last_error: str | None
-    dedupe_key: str | None
 
     @property
     def address(self) -> str:
@@ -241,10 +238,8 @@ class LeasedDelivery:
     created_at: datetime
     delivered_at: datetime | None
     attempts: int
-    max_attempts: int | None
     due_at: datetime | None
     last_error: str | None
-    dedupe_key: str | None
     lease_token: int
     lease_worker: str | None
 

@@ -204,6 +204,8 @@ class SqliteFile:
             )
         if not turn.acquire(self.busy_timeout_s):
             raise Busy(f"{self.name}: other writers of this process kept the store for {self.busy_timeout_s:g} s")
+        if self._writer is not None and not self.closed:
+            return self._writer
         try:
             self.check()  # it may have been closed meanwhile
             with translated(None, self.name):
@@ -357,7 +359,10 @@ def execute(connection: apsw.Connection, statement: Statement, params: Mapping[s
     rows = connection.execute(statement.texts["sqlite"], bound(params)).fetchall()
     if statement.record is None:
         return rows
-    return [record_maker(statement.record)(row) for row in rows] if rows else []
+    if not rows:
+        return rows
+    make = record_maker(statement.record)
+    return [make(row) for row in rows]
 
 
 def execute_batch(connection: apsw.Connection, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> list[Any]:

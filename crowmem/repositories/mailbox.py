@@ -20,6 +20,7 @@ from crowmem.values import (
     check_text,
     encode_json,
     micros,
+    moment,
     time_text,
 )
 
@@ -34,7 +35,7 @@ SEND_MANY = statement("mailbox_send_many")
 FIND_KEY = statement("mailbox_find_key", Delivery)
 FREE_KEY = statement("mailbox_free_key")
 CLAIM = statement("mailbox_claim", Delivery)
-CLAIM_ONE = statement("mailbox_claim_one", Delivery)
+CLAIM_ONE = statement("mailbox_claim_one")
 CLAIM_URGENT = statement("mailbox_claim_urgent", Delivery)
 LEASE = statement("mailbox_lease", LeasedDelivery)
 LEASE_ONE = statement("mailbox_lease_one", LeasedDelivery)
@@ -229,6 +230,8 @@ class Mailbox(Repository[M]):
         mark = 0 if limit is None or driver.in_transaction else box.start(priority, now)
         params = {"address": address, "priority": priority, "limit": limit, "mark": mark, **extra}
         rows = await driver.run(taking, params)
+        if taking is CLAIM_ONE and rows:
+            rows = [_claimed(address, *rows[0])]
         if limit is None or len(rows) < limit:
             try:
                 rows = rows + await self._take_rest(taking, params, len(rows), box)
@@ -253,6 +256,7 @@ class Mailbox(Repository[M]):
     async def _take_rest(self, taking: Statement, params: dict[str, Any], have: int, box: Box) -> list[Any]:
         """Rows ran short: look from the start, then give back what is overdue and look again."""
         driver, address, limit = self._driver, params["address"], params["limit"]
+        taking = CLAIM if taking is CLAIM_ONE else taking
         rows: list[Any] = []
         if params["mark"] and time.monotonic() >= box.costly_until:
             began = time.monotonic()
@@ -488,6 +492,21 @@ def _content(name: str, value: Any) -> str:
     if isinstance(value, (dict, list)):
         return encode_json(value, name)
     return check_text(name, value, empty=True, limit=MESSAGE_BYTES)
+
+
+def _claimed(
+    address: str,
+    new_id: int,
+    task_id: str,
+    priority: str,
+    content: str,
+    created_at: str,
+    delivered_at: str,
+    attempts: int,
+    last_error: str | None,
+) -> Delivery:
+    times = moment(created_at), moment(delivered_at)
+    return Delivery(new_id, address, task_id, priority, content, "delivered", *times, attempts, None, last_error)
 
 
 def _by_id(row: Delivery | LeasedDelivery) -> int:

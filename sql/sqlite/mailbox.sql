@@ -19,18 +19,19 @@ insert into task_deliveries (session_id, task_id, priority, content, status, cre
 values (:address, '', :priority, :content, 'pending', strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now'), :max_attempts)
 returning id;
 
--- name: mailbox_claim_one :many Delivery
--- As mailbox_claim for a limit of one and any priority.
+-- name: mailbox_claim_one :many int, text, text, text, text, text, int, text
+-- As mailbox_claim for a limit of one and any priority; only what the caller does not know comes back.
 -- only: sqlite; a list in `in (select ...)` is a temporary table, which costs a single row as much as the row itself.
 update task_deliveries set status = 'delivered', attempts = attempts + 1,
     delivered_at = strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now')
 where id = (
-    select r.id from mailbox_ready r cross join task_deliveries d on d.id = r.id
-    where r.session_id = :address and r.id > :mark and d.status = 'pending' and d.session_id = :address
+    select r.id from mailbox_ready r
+    where r.session_id = :address and r.id > :mark
+        and (select status from task_deliveries where id = r.id) = 'pending'
     order by r.id
     limit 1
 )
-returning *;
+returning id, task_id, priority, content, created_at, delivered_at, attempts, last_error;
 
 -- name: mailbox_claim :many Delivery
 -- Finish up to :limit pending deliveries of one address after :mark and return them, in no order; null takes all.
@@ -38,9 +39,10 @@ returning *;
 update task_deliveries set status = 'delivered', attempts = attempts + 1,
     delivered_at = strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now')
 where id in (
-    select r.id from mailbox_ready r cross join task_deliveries d on d.id = r.id
+    select r.id from mailbox_ready r
     where r.session_id = :address and r.id > :mark
-        and (:priority is null or r.priority = :priority) and d.status = 'pending' and d.session_id = :address
+        and (:priority is null or r.priority = :priority)
+        and (select status from task_deliveries where id = r.id) = 'pending'
     order by r.id
     limit coalesce(:limit, -1)
 )
@@ -53,9 +55,10 @@ returning *;
 update task_deliveries set status = 'delivered', attempts = attempts + 1,
     delivered_at = strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now')
 where id in (
-    select r.id from mailbox_ready r cross join task_deliveries d on d.id = r.id
+    select r.id from mailbox_ready r
     where r.session_id = :address and r.id > :mark
-        and r.priority = :priority and r.priority <> 'low' and d.status = 'pending' and d.session_id = :address
+        and r.priority = :priority and r.priority <> 'low'
+        and (select status from task_deliveries where id = r.id) = 'pending'
     order by r.id
     limit coalesce(:limit, -1)
 )
@@ -67,8 +70,9 @@ returning *;
 update task_deliveries set status = 'leased', attempts = attempts + 1, lease_token = lease_token + 1,
     lease_worker = :worker, due_at = cast(unixepoch('subsec') * 1000000 as integer) + :lease_us
 where id = (
-    select r.id from mailbox_ready r cross join task_deliveries d on d.id = r.id
-    where r.session_id = :address and r.id > :mark and d.status = 'pending' and d.session_id = :address
+    select r.id from mailbox_ready r
+    where r.session_id = :address and r.id > :mark
+        and (select status from task_deliveries where id = r.id) = 'pending'
     order by r.id
     limit 1
 )
@@ -80,9 +84,10 @@ returning *;
 update task_deliveries set status = 'leased', attempts = attempts + 1, lease_token = lease_token + 1,
     lease_worker = :worker, due_at = cast(unixepoch('subsec') * 1000000 as integer) + :lease_us
 where id in (
-    select r.id from mailbox_ready r cross join task_deliveries d on d.id = r.id
+    select r.id from mailbox_ready r
     where r.session_id = :address and r.id > :mark
-        and (:priority is null or r.priority = :priority) and d.status = 'pending' and d.session_id = :address
+        and (:priority is null or r.priority = :priority)
+        and (select status from task_deliveries where id = r.id) = 'pending'
     order by r.id
     limit :limit
 )
@@ -94,9 +99,10 @@ returning *;
 update task_deliveries set status = 'leased', attempts = attempts + 1, lease_token = lease_token + 1,
     lease_worker = :worker, due_at = cast(unixepoch('subsec') * 1000000 as integer) + :lease_us
 where id in (
-    select r.id from mailbox_ready r cross join task_deliveries d on d.id = r.id
+    select r.id from mailbox_ready r
     where r.session_id = :address and r.id > :mark
-        and r.priority = :priority and r.priority <> 'low' and d.status = 'pending' and d.session_id = :address
+        and r.priority = :priority and r.priority <> 'low'
+        and (select status from task_deliveries where id = r.id) = 'pending'
     order by r.id
     limit :limit
 )
@@ -108,7 +114,7 @@ returning *;
 delete from mailbox_ready
 where session_id = :address and id in (select value from json_each(:ids)) and not exists (
     select 1 from task_deliveries d
-    where d.id = mailbox_ready.id and d.status = 'pending' and d.session_id = mailbox_ready.session_id
+    where d.id = mailbox_ready.id and d.status = 'pending'
 );
 
 -- name: mailbox_clear_ready :none
@@ -117,7 +123,7 @@ where session_id = :address and id in (select value from json_each(:ids)) and no
 delete from mailbox_ready
 where session_id = :address and not exists (
     select 1 from task_deliveries d
-    where d.id = mailbox_ready.id and d.status = 'pending' and d.session_id = mailbox_ready.session_id
+    where d.id = mailbox_ready.id and d.status = 'pending'
 );
 
 -- name: mailbox_renew :one LeasedDelivery
@@ -175,7 +181,7 @@ select * from (
     select g.value, case
         when exists (
             select 1 from mailbox_ready r cross join task_deliveries d on d.id = r.id
-            where r.session_id = g.value and d.status = 'pending' and d.session_id = g.value) then 0
+            where r.session_id = g.value and d.status = 'pending') then 0
         else (select max(0, min(due_at) - cast(unixepoch('subsec') * 1000000 as integer)) from task_deliveries where session_id = g.value and due_at is not null)
         end as due
     from json_each(:topics) g
@@ -185,7 +191,7 @@ where due is not null;
 -- name: mailbox_pending :many Delivery
 -- Deliveries of one address to be handed out, in the order of arrival.
 select d.* from mailbox_ready r cross join task_deliveries d on d.id = r.id
-where r.session_id = :address and d.status = 'pending' and d.session_id = :address
+where r.session_id = :address and d.status = 'pending'
 order by r.id limit :limit;
 
 -- name: mailbox_dead :many Delivery
