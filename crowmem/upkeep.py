@@ -65,12 +65,11 @@ async def reindex(driver: Driver, store: Store, *, stem: bool, progress: Callabl
             await driver.run(CLEAR, {})
             after, done = 0, 0
             continue
-        done += count
-        if progress is not None:
-            progress(done, max(total, done))
         if not count:
             break
-        after = last
+        after, done = last, done + count
+        if progress is not None:
+            progress(done, max(total, done))
     async with driver.transaction() as tx:
         await tx.run(SETTING_PUT, {"name": "lexer", "value": str(LEXER)})
         await tx.run(SETTING_DROP, {"name": REINDEX})
