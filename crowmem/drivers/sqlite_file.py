@@ -21,7 +21,7 @@ import apsw
 from crowmem.drivers.codec import record_maker
 from crowmem.drivers.filesystems import shares_memory
 from crowmem.drivers.sqlite_errors import FAILURES, translate, translated
-from crowmem.drivers.turn import Turn, turn_for
+from crowmem.drivers.turn import Turn, give_back, turn_for
 from crowmem.errors import Busy, Closed, NotFound
 
 if TYPE_CHECKING:
@@ -74,7 +74,8 @@ class SqliteFile:
 
     def _reset(self) -> None:
         self.pid = os.getpid()
-        self.turn: Turn = turn_for(os.path.realpath(self.name)) if self.path else Turn()
+        self._real = os.path.realpath(self.name) if self.path else ""
+        self.turn: Turn = turn_for(self._real) if self.path else Turn()
         self._writer: apsw.Connection | None = None
         self._readers: list[apsw.Connection] = []
         self._lent: set[apsw.Connection] = set()
@@ -203,7 +204,7 @@ class SqliteFile:
                 "inside the block use the Memory that transaction() gave"
             )
         if not turn.acquire(self.busy_timeout_s):
-            raise Busy(f"{self.name}: other writers of this process kept the store for {self.busy_timeout_s:g} s")
+            raise Busy(f"{self.name}: other writers kept the store for {self.busy_timeout_s:g} s")
         if self._writer is not None and not self.closed:
             return self._writer
         try:
@@ -330,6 +331,8 @@ class SqliteFile:
         finally:
             if waits:
                 self.turn.release()
+            if self.closed and self.path is not None:
+                give_back(self._real, self.turn)
 
 
 class _Patience:
