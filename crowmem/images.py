@@ -63,8 +63,12 @@ class Extracted:
     keys: tuple[str, ...]
 
 
-def extract(message: dict[str, Any]) -> Extracted:
+def extract(message: dict[str, Any], what: str = "message") -> Extracted:
     """Take the images out of a message; the given dict is not changed.
+
+    Args:
+        message: as its sender wrote it.
+        what: how errors call it.
 
     Raises:
         InvalidValue: a reference in it names no key, such as a path; the error says where.
@@ -74,7 +78,7 @@ def extract(message: dict[str, Any]) -> Extracted:
 
     def visit(block: dict[str, Any], path: Path) -> Any:
         if block.get("type") == REF:
-            keys[check_key(block.get("path"), f"{_shown(path)}.path")] = None
+            keys[check_key(block.get("path"), f"{what}{_shown(path)}.path")] = None
             return block
         found = _taken(block)
         if found is None:
@@ -267,4 +271,4 @@ def _with_text(block: dict[str, Any], place: Place, text: str) -> dict[str, Any]
 
 
 def _shown(path: Path) -> str:
-    return "message" + "".join(f"[{part}]" if type(part) is int else f".{part}" for part in path)
+    return "".join(f"[{part}]" if type(part) is int else f".{part}" for part in path)

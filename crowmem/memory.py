@@ -13,6 +13,7 @@ from crowmem.errors import Closed
 from crowmem.opening import Options, async_driver, blocking_driver, prepared
 from crowmem.operation import Async, Sync, drive
 from crowmem.repositories.agents import Agents
+from crowmem.repositories.images import Images
 from crowmem.repositories.messages import Messages
 from crowmem.repositories.prompts import Prompts
 from crowmem.repositories.search import Search
@@ -38,6 +39,7 @@ class Memory:
         self._driver = driver
         self._store = store
         self.agents: Agents[Sync] = Agents(driver, store, blocking=True)
+        self.images: Images[Sync] = Images(driver, store, blocking=True)
         self.messages: Messages[Sync] = Messages(driver, store, blocking=True)
         self.prompts: Prompts[Sync] = Prompts(driver, store, blocking=True)
         self.search: Search[Sync] = Search(driver, store, blocking=True)
@@ -165,6 +167,7 @@ class AsyncMemory:
         self._driver = driver
         self._store = store
         self.agents: Agents[Async] = Agents(driver, store, blocking=False)
+        self.images: Images[Async] = Images(driver, store, blocking=False)
         self.messages: Messages[Async] = Messages(driver, store, blocking=False)
         self.prompts: Prompts[Async] = Prompts(driver, store, blocking=False)
         self.search: Search[Async] = Search(driver, store, blocking=False)

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from crowmem.blobs.opening import open_images
 from crowmem.config import DURABILITIES, Config, load, resolve_url
 from crowmem.errors import ConfigError, SchemaMismatch
 from crowmem.resources import sql_root
@@ -144,7 +145,12 @@ async def prepared(driver: RootDriver, options: Options) -> Store:
     set_up = sql_root() / driver.dialect / "connection.sql"
     if set_up.is_file():
         await driver.use_on_connect(set_up.read_text(encoding="utf-8"))
-    return Store(where=where, stem=await _stem(driver, options, where), max_attempts=options.max_attempts)
+    return Store(
+        where=where,
+        stem=await _stem(driver, options, where),
+        max_attempts=options.max_attempts,
+        images=await driver.offload(open_images, options.images, options.config, options.target),
+    )
 
 
 async def _stem(driver: Driver, options: Options, where: str) -> bool:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from crowmem.marks import Marks
+
+if TYPE_CHECKING:
+    from crowmem.blobs import Store as Blobs
 
 
 @dataclass(slots=True)
@@ -16,9 +20,13 @@ class Store:
         stem: whether the index holds word stems; fixed when the store was made.
         max_attempts: leases of one delivery before it is dead.
         marks: where claims begin to look.
+        images: where the bytes of images are; None leaves images in their messages.
+        images_joined: whether the image store knows that this store uses it.
     """
 
     where: str
     stem: bool = False
     max_attempts: int = 5
     marks: Marks = field(default_factory=Marks, repr=False)
+    images: Blobs | None = None
+    images_joined: bool = False

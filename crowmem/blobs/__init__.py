@@ -62,6 +62,14 @@ class Collectable(Store, Protocol):
         """Clear up after writers that died. Returns how many leftovers went."""
         ...
 
+    def join(self, user: str) -> None:
+        """Note that a database keeps images here."""
+        ...
+
+    def users(self) -> list[str]:
+        """The databases that were noted."""
+        ...
+
 
 def __getattr__(name: str) -> Any:
     """Load a store's module on first use: none of them is needed to open a database."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 PAGE = 1000
 LEFTOVER_S = 3600.0  # a temporary file this old belongs to a writer that died
+USERS = ".stores"
 _TEMPORARY = ".tmp"
 _FLAGS = os.O_CLOEXEC
 
@@ -41,12 +42,16 @@ class Found:
 class FileStore:
     """Images as files of one folder, which is made on the first put.
 
+    ``exact``: `discard` never removes what was put meanwhile.
+
     Args:
         folder: where; ``~`` expands. A folder made here is readable by its owner only.
 
     Raises:
         ConfigError: no usable path.
     """
+
+    exact = True
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         """Remember where; nothing is made yet."""
@@ -166,6 +171,22 @@ class FileStore:
                 cleared += 1
         return cleared
 
+    def join(self, user: str) -> None:
+        """Note that a database keeps images here; see `users`."""
+        path = self.folder / USERS / user
+        with file_errors("write", path):
+            if not path.exists():
+                make_folder(path.parent)
+                path.touch(0o600)
+
+    def users(self) -> list[str]:
+        """The databases that keep images here: what one of them does not name, another may."""
+        with file_errors("list", self.folder):
+            try:
+                return sorted(names_in(self.folder / USERS))
+            except FileNotFoundError:
+                return []
+
     def status(self) -> dict[str, str]:
         """What is in use, for `memory.status`."""
         return {"kind": "folder", "folder": str(self.folder)}
@@ -186,7 +207,10 @@ class FileStore:
                 if file.read(len(data) + 1) != data:
                     return False
                 os.fsync(file.fileno())
-            os.utime(path)  # by name: when a collector has moved the file aside this fails, and it is written anew
+            now = time.time_ns()  # the kernel's own stamp may be some milliseconds behind, and a collector compares
+            os.utime(
+                path, ns=(now, now)
+            )  # by name: fails when a collector has moved the file aside, then it is written
         except FileNotFoundError:
             return False
         return True
@@ -199,6 +223,8 @@ class FileStore:
                 rest = memoryview(data)
                 while rest:
                     rest = rest[os.write(file, rest) :]
+                now = time.time_ns()
+                os.utime(file, ns=(now, now))
                 os.fsync(file)
             finally:
                 os.close(file)

@@ -173,6 +173,21 @@ class HybridStore:
         """Clear up after writers that died, in both. Returns how many leftovers went."""
         return self._collectable().tidy() + self.fallback.tidy()
 
+    def join(self, user: str) -> None:
+        """Note in both that a database keeps images here; in the bucket when it can be reached."""
+        self.fallback.join(user)
+        join = getattr(self.primary, "join", None)
+        if join is not None and self._breaker.lets_through():
+            try:
+                join(user)
+            except CrowmemError as error:
+                self._failed(error)
+
+    def users(self) -> list[str]:
+        """The databases that keep images in either. Raises as `get`."""
+        there = getattr(self.primary, "users", list)
+        return sorted({*self._asked(there), *self.fallback.users()})
+
     def sync(self) -> int:
         """Upload all that waits.
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from crowmem.blobs.endpoint import check_bucket, check_credential, make_client, parse_endpoint
-from crowmem.blobs.files import PAGE, Found
+from crowmem.blobs.files import PAGE, USERS, Found
 from crowmem.blobs.keys import BLOB_BYTES, check_blob, check_key, is_key, matches, mime_of
 from crowmem.blobs.s3_errors import BUCKET_THERE, DENIED, MISSING, code_of, is_passing, s3_error
 from crowmem.errors import BlobDamaged, CrowmemError
@@ -169,6 +169,29 @@ class MinioStore:
     def tidy(self) -> int:
         """Nothing to do: an upload that broke leaves nothing behind."""
         return 0
+
+    def join(self, user: str) -> None:
+        """Note that a database keeps images here; see `users`. Raises as `put`."""
+        name = f"{USERS}/{user}"
+        with self._errors("note", name):
+            try:
+                self._tried(lambda: self._client().put_object(self.bucket, name, io.BytesIO(), 0))
+            except Exception as error:
+                if code_of(error) != "NoSuchBucket":
+                    raise
+                self._make_bucket(self._client())
+                self._tried(lambda: self._client().put_object(self.bucket, name, io.BytesIO(), 0))
+
+    def users(self) -> list[str]:
+        """The databases that keep images here: what one of them does not name, another may. Raises as `get`."""
+        with self._errors("list", USERS):
+            try:
+                found = self._tried(lambda: list(self._client().list_objects(self.bucket, prefix=f"{USERS}/")))
+            except Exception as error:
+                if code_of(error) != "NoSuchBucket":
+                    raise
+                return []
+        return sorted(item.object_name.removeprefix(f"{USERS}/") for item in found if item.object_name)
 
     def probe(self, timeout_s: float = PROBE_S) -> None:
         """Ask the server once, briefly, whether it is there and knows us; a missing bucket is made.

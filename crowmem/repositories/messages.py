@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from crowmem.content import content_texts, title
 from crowmem.errors import InvalidValue
 from crowmem.ids import AgentId, parse_agent_id
+from crowmem.image_keeping import keep, put_back
+from crowmem.images import Extracted, extract
 from crowmem.indexing import Entry, entry
 from crowmem.operation import M, Repository, operation
 from crowmem.records import Message
@@ -29,6 +31,8 @@ from crowmem.values import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from crowmem.drivers import Driver
 
 
 PUT = statement("message_put")
@@ -70,7 +74,8 @@ class Messages(Repository[M]):
 
         Args:
             agent_id: whose it is, ``<session>-<agent index>-<fork index>``; there need be no agent row.
-            message: a JSON object, at most 256 MiB as text, nested at most 200 deep. It is not changed.
+            message: a JSON object, at most 256 MiB as text, nested at most 200 deep. It is not changed. Its images go
+                to the image store, and references stand in their place.
             usage: token counts: prompt_tokens, completion_tokens, total_tokens.
             created_at: aware datetime or ISO 8601 text; now by default.
             injected: the text was put in by a program (a wrapper, a compaction summary), not written by the user.
@@ -79,24 +84,17 @@ class Messages(Repository[M]):
             The message's id, larger than any before it in this store.
 
         Raises:
-            InvalidValue: the agent id is malformed, or the message holds what JSON cannot carry; nothing was written.
+            InvalidValue: the agent id is malformed, or the message holds what JSON cannot carry or a reference to an
+                image that is no key; nothing was written.
             OutcomeUnknown: the connection broke; look whether it is there before adding it again.
         """
         place = parse_agent_id(check_text("agent_id", agent_id))
-        row = _row(
-            agent_id, place, message, usage, created_at, injected, self._store.stem, self._driver.dialect, "message"
-        )
-        first = _is_first(place)
-        if self._driver.dialect == "postgres":
-            summary = {"session_id": place.session_id, "trunk": _is_trunk(place), "first": first}
-            index = {"lens": row.index.lengths, "tsvs": row.index.texts}
-            return int(await self._value(PUT, **row.columns, **summary, **index, title=row.title if first else None))
-        async with self._driver.transaction() as tx:
-            [[new_id]] = await tx.run(ADD, row.columns)
-            for index_row in row.index.rows(new_id):
-                await tx.run(INDEX_ADD, index_row)
-            await tx.run(COUNT, _summary(place, [row]))
-            return int(new_id)
+        found = self._extracted(message, "message")
+        stem, dialect = self._store.stem, self._driver.dialect
+        row = _row(agent_id, place, found.message, usage, created_at, injected, stem, dialect, "message")
+        if not found.keys:
+            return await _put(self._driver, place, row)
+        return await keep(self._driver, self._store, found.blobs, lambda tx: _put(tx, place, row))
 
     @operation
     async def add_many(
@@ -125,8 +123,9 @@ class Messages(Repository[M]):
         """
         place = parse_agent_id(check_text("agent_id", agent_id))
         given = check_list("messages", messages)
+        found = [self._extracted(message, f"messages[{number}]") for number, message in enumerate(given)]
         columns = zip(
-            given,
+            [one.message for one in found],
             _as_many("usages", usages, given),
             _as_many("created_ats", created_ats, given),
             _as_many("injected", injected, given),
@@ -139,16 +138,16 @@ class Messages(Repository[M]):
         ]
         if not rows:
             return []
-        async with self._driver.transaction() as tx:
-            ids = [int(new_id) for (new_id,) in await tx.run_batch(ADD, [row.columns for row in rows])]
-            index_rows = [one for row, new_id in zip(rows, ids, strict=True) for one in row.index.rows(new_id)]
-            if index_rows:
-                await tx.run_batch(INDEX_ADD, index_rows)
-                if self._driver.dialect == "postgres":
-                    words = sum(sum(row.index.lengths) for row in rows)
-                    await tx.run(STATS_ADD, {"docs": len(index_rows), "toks": words})
-            await tx.run(COUNT, _summary(place, rows))
-        return ids
+        if any(one.keys for one in found):
+            blobs = {key: data for one in found for key, data in one.blobs.items()}
+            return await keep(self._driver, self._store, blobs, lambda tx: _put_many(tx, place, rows))
+        return await _put_many(self._driver, place, rows)
+
+    def _extracted(self, message: Any, what: str) -> Extracted:
+        """A message without its images; what is no message is left to the check that follows."""
+        if self._store.images is None or type(message) is not dict:
+            return Extracted(message, {}, ())
+        return extract(message, what)
 
     @operation
     async def get(self, message_id: int) -> Message | None:
@@ -161,12 +160,17 @@ class Messages(Repository[M]):
 
         Args:
             agent_id: a trunk agent or a fork; [] for an unknown one.
-            hydrate: put stored images back in place of their references.
+            hydrate: put stored images back in place of their references; a reference whose image is missing stays.
 
         Returns:
-            Dicts equal to those that were added.
+            Dicts equal to those that were added, with references in place of images unless they are put back.
+
+        Raises:
+            BlobDamaged: an image is damaged and there is no good copy.
+            Unavailable: the image store cannot be asked.
         """
-        return [json.loads(text) for text in await self._texts(agent_id)]
+        messages = [json.loads(text) for text in await self._texts(agent_id)]
+        return await put_back(self._driver, self._store, messages) if hydrate else messages
 
     @operation
     async def load_json(self, agent_id: str) -> str:
@@ -273,6 +277,37 @@ class Messages(Repository[M]):
             if found := _assistant_text(json.loads(text)):
                 return found
         return fallback
+
+
+async def _put(driver: Driver, place: AgentId, row: _Row) -> int:
+    """Write one message, in a transaction of its own or in the one given."""
+    if driver.dialect == "postgres":
+        first = _is_first(place)
+        summary = {"session_id": place.session_id, "trunk": _is_trunk(place), "first": first}
+        index = {"lens": row.index.lengths, "tsvs": row.index.texts}
+        put = {**row.columns, **summary, **index, "title": row.title if first else None}
+        [[new_id]] = await driver.run(PUT, put)
+        return int(new_id)
+    async with driver.transaction() as tx:
+        [[new_id]] = await tx.run(ADD, row.columns)
+        for index_row in row.index.rows(new_id):
+            await tx.run(INDEX_ADD, index_row)
+        await tx.run(COUNT, _summary(place, [row]))
+        return int(new_id)
+
+
+async def _put_many(driver: Driver, place: AgentId, rows: list[_Row]) -> list[int]:
+    """Write many messages of one agent in one transaction."""
+    async with driver.transaction() as tx:
+        ids = [int(new_id) for (new_id,) in await tx.run_batch(ADD, [row.columns for row in rows])]
+        index_rows = [one for row, new_id in zip(rows, ids, strict=True) for one in row.index.rows(new_id)]
+        if index_rows:
+            await tx.run_batch(INDEX_ADD, index_rows)
+            if driver.dialect == "postgres":
+                words = sum(sum(row.index.lengths) for row in rows)
+                await tx.run(STATS_ADD, {"docs": len(index_rows), "toks": words})
+        await tx.run(COUNT, _summary(place, rows))
+    return ids
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from crowmem.errors import Conflict, Unsupported
+from crowmem.image_health import image_problems, image_status
 from crowmem.operation import M, Repository, operation
 from crowmem.records import Status
 from crowmem.statement import statement
@@ -39,7 +40,7 @@ class Stores(Repository[M]):
             log_bytes=state["log_bytes"],
             pool=state["pool"],
             rows=dict(await self._many(ROWS)),
-            images={},
+            images=await image_status(self._driver, self._store),
             search={"documents": documents, "lagging": lagging, "partly": partly, "stem": self._store.stem},
         )
 
@@ -49,6 +50,7 @@ class Stores(Repository[M]):
         found = [text for (text,) in await self._many(PROBLEMS)]
         if deep:
             found += [text for (text,) in await self._many(DEEP_PROBLEMS)]
+            found += await image_problems(self._driver, self._store)
         return found + await problems(self._driver, self._store, deep=deep)
 
     @operation

@@ -1,0 +1,97 @@
+"""Removes images that no message names; see `crowmem.image_keeping` for why no writer loses one."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from crowmem.blobs import Collectable
+from crowmem.errors import Conflict, Unsupported
+from crowmem.image_keeping import SETTING_GET, TOPIC
+from crowmem.statement import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from crowmem.drivers import Driver
+    from crowmem.store import Store
+
+HOLD_ALL = statement("image_hold_all")
+CONDEMN = statement("image_condemn")
+GONE = statement("image_gone")
+SPARE = statement("image_spare")
+DROP = statement("image_condemned_drop")
+
+BATCH = 100  # images condemned at once
+HOLD_S = 60.0  # how long they are; writers that want one of them wait so long for a collector that died
+REMOVING_S = 20.0  # of that, how long a living one goes on removing: its last request may take the rest
+FORGET_S = 86_400.0
+TRIES = 200
+LOOK_S = 0.01
+
+
+async def collect(driver: Driver, store: Store, grace_s: float) -> int:
+    """Remove what no message names and was last put more than ``grace_s`` seconds ago. Returns how many images."""
+    images = await _collectable(driver, store)
+    await driver.offload(images.tidy)
+    await driver.run(DROP, {"age_us": int(FORGET_S * 1e6)})
+    before = time.time() - grace_s
+    pages = images.survey()
+    removed = 0
+    while page := await driver.offload(next, pages, None):
+        old = [found.key for found in page if found.written_at < before]
+        for start in range(0, len(old), BATCH):
+            removed += await _remove(driver, images, old[start : start + BATCH], before)
+    return removed
+
+
+async def _collectable(driver: Driver, store: Store) -> Collectable:
+    images = store.images
+    if not isinstance(images, Collectable):
+        raise Unsupported(
+            f"{store.where}: its image store {images!r} does not tell the age of images: nothing to collect"
+        )
+    [[own]] = await driver.run(SETTING_GET, {"name": "store_id"})
+    others = [user for user in await driver.offload(images.users) if user != own]
+    if others:
+        raise Conflict(
+            f"{images!r} is used by {len(others)} more store(s), the first is {others[0]}: what this one does not name "
+            "they may; give each a place of its own, or remove the names of those that are gone from .stores there"
+        )
+    return images
+
+
+async def _remove(driver: Driver, images: Collectable, keys: list[str], before: float) -> int:
+    """Condemn some images and remove them, as far as the time goes; the others are spared."""
+    condemned = await _condemn(driver, keys)
+    gone: list[str] = []
+    if condemned:
+        try:
+            await driver.offload(_discard, images, condemned, before, gone)
+        finally:
+            await driver.run(GONE, {"keys": gone})
+            await driver.run(SPARE, {"keys": [key for key in condemned if key not in gone]})
+            await driver.announce(TOPIC)
+    return len(gone)
+
+
+async def _condemn(driver: Driver, keys: Sequence[str]) -> list[str]:
+    """Condemn those that nothing names, in a moment when no writer of images is between its look and its commit."""
+    for _ in range(TRIES):
+        async with driver.transaction() as tx:
+            [[alone]] = await tx.run(HOLD_ALL, {})
+            if alone:
+                found = await tx.run(CONDEMN, {"keys": list(keys), "hold_us": int(HOLD_S * 1e6)})
+                return [key for (key,) in found]
+        await driver.wait(TOPIC, LOOK_S)
+    return []
+
+
+def _discard(images: Collectable, keys: Sequence[str], before: float, gone: list[str]) -> None:
+    """Remove blobs one after another, and note each that is gone; stops when the time is up."""
+    limit = time.monotonic() + REMOVING_S
+    for key in keys:
+        if time.monotonic() > limit:
+            return
+        if images.discard(key, before):
+            gone.append(key)

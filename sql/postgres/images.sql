@@ -1,0 +1,57 @@
+-- Images: which messages name which, and the collector's promise to writers.
+
+-- name: image_hold :one int
+-- Keep collectors from condemning images until the transaction ends.
+-- differs: transactions run beside each other here. A lock of the transaction: nothing outlives it behind a pooler.
+select 1 from (select pg_advisory_xact_lock_shared(hashtextextended('crowmem images ' || 'main', 0))) l;
+
+-- name: image_hold_all :one int
+-- 1: no transaction that names images is open besides this one, and none begins until it ends. 0: one is.
+-- differs: never waits, since writers that come after a waiter would wait behind it.
+select cast(pg_try_advisory_xact_lock(hashtextextended('crowmem images ' || 'main', 0)) as integer);
+
+-- name: image_condemn :many text
+-- Condemn those of some images that no message names and nobody else has condemned; they may be removed for :hold_us
+-- microseconds from now.
+-- differs: the clock; lists come as arrays.
+insert into main.images_condemned as c (key, until)
+select k.key, clock_timestamp() + cast(:hold_us as bigint) * interval '1 microsecond'
+from unnest(cast(:keys as text[])) as k (key)
+where not exists (select from main.image_refs r where r.key = k.key collate "C")
+on conflict (key) do update set until = excluded.until, gone_at = null
+where c.gone_at is not null or c.until < clock_timestamp()
+returning key;
+
+-- name: image_condemned :many text, int, int
+-- Those of some images that are condemned or were removed of late: until when, and whether their removal may go on (1).
+-- differs: the clock; lists come as arrays.
+select key, cast(extract(epoch from coalesce(gone_at, until)) * 1000000 as bigint),
+    cast(gone_at is null and until >= clock_timestamp() as integer)
+from main.images_condemned
+where key = any(cast(:keys as text[]));
+
+-- name: image_gone :none
+-- Some condemned images are removed.
+-- differs: the clock; lists come as arrays.
+update main.images_condemned set gone_at = clock_timestamp() where key = any(cast(:keys as text[]));
+
+-- name: image_spare :none
+-- Some condemned images were not removed.
+-- differs: lists come as arrays.
+delete from main.images_condemned where key = any(cast(:keys as text[]));
+
+-- name: image_condemned_drop :none
+-- Forget what was removed more than :age_us microseconds ago: no write takes that long.
+-- differs: the clock.
+delete from main.images_condemned
+where coalesce(gone_at, until) < clock_timestamp() - cast(:age_us as bigint) * interval '1 microsecond';
+
+-- name: image_message_get :one text
+-- The text of a message that is about to be changed.
+-- differs: the row is locked.
+select cast(data as text) from main.messages where id = :id for update;
+
+-- name: image_message_put :none
+-- Change a message's text; triggers see to its references and its index entry.
+-- differs: the data column is json.
+update main.messages set data = cast(cast(:data as text) as json) where id = :id;
