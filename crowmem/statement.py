@@ -44,7 +44,7 @@ _TOKEN = re.compile(
     | /\*.*?\*/                                        # block comment
     | ::\w+                                            # cast
     | :(?P<param>[a-z_]\w*)                            # parameter
-    | \bmain\.                                         # schema
+    | \bmain\.|(?<=schema\ )main\b                     # schema
     | (?:(?<=select\ )|(?<=returning\ )|(?P<alias>\b[a-z_]\w*)\.)\*   # every field of the record
     """,
     re.X | re.S,
@@ -144,8 +144,8 @@ def in_schema(text: str, schema: str) -> str:
 
 
 def _place(token: re.Match[str], quoted: str) -> str:
-    if token[0] == "main.":
-        return quoted + "."
+    if token[0] in ("main.", "main"):
+        return quoted + token[0][4:]
     if token[0].startswith("'main"):
         return _named(token[0], quoted)
     if token["tag"] is not None:  # a function's body names tables too

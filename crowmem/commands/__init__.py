@@ -50,6 +50,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("check", "look for damage"),
     Command("backup", "copy a SQLite store while others write to it"),
     Command("reindex", "build the search index again"),
+    Command("roles", "print SQL that makes a reading and a writing role on PostgreSQL"),
     Command("version", "print the version of crowmem, with --json also what it stands on"),
 )
 
@@ -59,27 +60,31 @@ class UsageError(Exception):
 
 
 @contextmanager
-def opened(args: argparse.Namespace, *, create: bool = False) -> Iterator[Memory]:
+def opened(args: argparse.Namespace, *, write: bool = False, create: bool = False) -> Iterator[Memory]:
     """The store that the options name, closed at the end of the block.
 
-    A store that may not be written is opened for reading.
+    For reading it is opened read-only, which needs no right to write; only a store of an older schema is first brought
+    up to date.
 
     Args:
         args: with ``db`` and ``config``.
-        create: make a SQLite file that is not there; a command that reads must not leave one where a name was misspelt.
+        write: the command writes.
+        create: the command may make a SQLite file that is not there; others leave none where a name was misspelt.
 
     Raises:
         NotFound: there is no such file.
     """
-    from crowmem.errors import ReadOnly
+    from crowmem.errors import SchemaTooOld
     from crowmem.memory import Memory
 
     if not create:
         _check_exists(args)
     try:
+        memory = Memory.open(args.db, config=args.config, read_only=not (write or create))
+    except SchemaTooOld:
+        if write or create:
+            raise
         memory = Memory.open(args.db, config=args.config)
-    except ReadOnly:
-        memory = Memory.open(args.db, config=args.config, read_only=True)
     with memory:
         yield memory
 

@@ -1,0 +1,25 @@
+"""``crowmem roles``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from crowmem.commands.output import put_line
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument("--schema", default="public", help="the schema that holds the store (public)")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Print the SQL that makes the roles crowmem_reader and crowmem_writer, to be piped into psql by the store's owner."""
+    from crowmem.resources import sql_root
+    from crowmem.statement import in_schema
+    from crowmem.values import check_text
+
+    text = (sql_root() / "postgres" / "roles.sql").read_text(encoding="utf-8")
+    put_line(in_schema(text, check_text("--schema", args.schema, limit=63)))
