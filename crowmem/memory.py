@@ -13,12 +13,19 @@ from crowmem.errors import Closed
 from crowmem.opening import Options, async_driver, blocking_driver, prepared
 from crowmem.operation import Async, Sync, drive
 from crowmem.repositories.agents import Agents
+from crowmem.repositories.checkpoints import Checkpoints
 from crowmem.repositories.images import Images
+from crowmem.repositories.imports import Imports
+from crowmem.repositories.leases import Leases
+from crowmem.repositories.mailbox import Mailbox
 from crowmem.repositories.messages import Messages
+from crowmem.repositories.payloads import Payloads
 from crowmem.repositories.prompts import Prompts
 from crowmem.repositories.search import Search
 from crowmem.repositories.sessions import Sessions
 from crowmem.repositories.store import Stores
+from crowmem.repositories.tapes import Tapes
+from crowmem.repositories.tasks import Tasks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator, Iterator
@@ -39,11 +46,18 @@ class Memory:
         self._driver = driver
         self._store = store
         self.agents: Agents[Sync] = Agents(driver, store, blocking=True)
+        self.checkpoints: Checkpoints[Sync] = Checkpoints(driver, store, blocking=True)
         self.images: Images[Sync] = Images(driver, store, blocking=True)
+        self.imports: Imports[Sync] = Imports(driver, store, blocking=True)
+        self.leases: Leases[Sync] = Leases(driver, store, blocking=True)
+        self.mailbox: Mailbox[Sync] = Mailbox(driver, store, blocking=True)
         self.messages: Messages[Sync] = Messages(driver, store, blocking=True)
+        self.payloads: Payloads[Sync] = Payloads(driver, store, blocking=True)
         self.prompts: Prompts[Sync] = Prompts(driver, store, blocking=True)
         self.search: Search[Sync] = Search(driver, store, blocking=True)
         self.sessions: Sessions[Sync] = Sessions(driver, store, blocking=True)
+        self.tapes: Tapes[Sync] = Tapes(driver, store, blocking=True)
+        self.tasks: Tasks[Sync] = Tasks(driver, store, blocking=True)
         self._stores: Stores[Sync] = Stores(driver, store, blocking=True)
 
     @classmethod
@@ -167,11 +181,18 @@ class AsyncMemory:
         self._driver = driver
         self._store = store
         self.agents: Agents[Async] = Agents(driver, store, blocking=False)
+        self.checkpoints: Checkpoints[Async] = Checkpoints(driver, store, blocking=False)
         self.images: Images[Async] = Images(driver, store, blocking=False)
+        self.imports: Imports[Async] = Imports(driver, store, blocking=False)
+        self.leases: Leases[Async] = Leases(driver, store, blocking=False)
+        self.mailbox: Mailbox[Async] = Mailbox(driver, store, blocking=False)
         self.messages: Messages[Async] = Messages(driver, store, blocking=False)
+        self.payloads: Payloads[Async] = Payloads(driver, store, blocking=False)
         self.prompts: Prompts[Async] = Prompts(driver, store, blocking=False)
         self.search: Search[Async] = Search(driver, store, blocking=False)
         self.sessions: Sessions[Async] = Sessions(driver, store, blocking=False)
+        self.tapes: Tapes[Async] = Tapes(driver, store, blocking=False)
+        self.tasks: Tasks[Async] = Tasks(driver, store, blocking=False)
         self._stores: Stores[Async] = Stores(driver, store, blocking=False)
 
     @classmethod

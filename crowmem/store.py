@@ -19,6 +19,7 @@ class Store:
         where: the file's path or the server's URL without password, as errors and status show it.
         stem: whether the index holds word stems; fixed when the store was made.
         max_attempts: leases of one delivery before it is dead.
+        now_us: stands in for the database's clock in tests of leases, microseconds since 1970; None: the clock itself.
         marks: where claims begin to look.
         images: where the bytes of images are; None leaves images in their messages.
         images_joined: whether the image store knows that this store uses it.
@@ -30,3 +31,4 @@ class Store:
     marks: Marks = field(default_factory=Marks, repr=False)
     images: Blobs | None = None
     images_joined: bool = False
+    now_us: int | None = None

@@ -18,6 +18,9 @@ DEPTH = 200  # deepest nesting of one message; Python's own JSON reader stops ne
 TEXT_BYTES = 2600  # most bytes of an id or address: both are indexed, and a PostgreSQL index row ends at 2,704
 INTEGER = (-(2**63), 2**63 - 1)
 
+_encode = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":"), allow_nan=False
+).encode  # json.dumps makes one a call
 _PATH_SHOWN = 200
 _VALUE_SHOWN = 80
 
@@ -37,10 +40,21 @@ def encode_object(value: Any, what: str = "message") -> str:
     return encode_json(value, what)
 
 
+def check_object(value: Any, what: str) -> None:
+    """Refuse what `encode_object` refuses for what it holds, without writing it; for text that is stored as it came.
+
+    Raises:
+        InvalidValue: it is no dict, or holds something JSON cannot carry; the error names the path.
+    """
+    if not isinstance(value, dict):
+        raise InvalidValue(f"{what} is {_kind(value)}, expected a dict with text keys")
+    _check(value, what, 0)
+
+
 def encode_json(value: Any, what: str) -> str:
     """The JSON text of any JSON value; the same rules as `encode_object`."""
     _check(value, what, 0)
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = _encode(value)
     try:
         size = len(text) if text.isascii() else len(text.encode())
     except UnicodeEncodeError:  # a lone surrogate cannot be sent as text, its escape can

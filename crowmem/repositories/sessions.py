@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from crowmem.branches import delete_tapes
 from crowmem.errors import InvalidValue
 from crowmem.ids import parse_agent_id
+from crowmem.leasing import LOCK
+from crowmem.locks import SessionLock
 from crowmem.operation import M, Repository, operation
 from crowmem.records import Deleted, SessionInfo
 from crowmem.statement import statement
 from crowmem.upkeep import scrub, take_out
-from crowmem.values import check_optional_text, check_range, check_text, time_text
+from crowmem.values import TEXT_BYTES, check_optional_text, check_range, check_text, time_text
 
 if TYPE_CHECKING:
     import builtins
+
+    from crowmem.drivers import Driver
 
 LIST_TRUNK = statement("session_list_trunk", SessionInfo)
 LIST_ALL = statement("session_list_all", SessionInfo)
@@ -26,13 +31,17 @@ DELETE_TASKS = statement("session_delete_tasks")
 DELETE_DELIVERIES = statement("session_delete_deliveries")
 DELETE_AGENTS = statement("session_delete_agents")
 DELETE_SUMMARY = statement("session_summary_delete")
+DELETE_PAYLOAD = statement("payload_delete")
+DELETE_LEASES = statement("lease_delete_session")
+TAPES = statement("tape_list_session")
+CHECKPOINTS = statement("checkpoint_list_session")
 
 MOST = 100_000  # rows of one page
 TITLE_BYTES = 4000
 
 
 class Sessions(Repository[M]):
-    """Sessions: list, find, delete."""
+    """Sessions: list, find, lock, delete."""
 
     @operation
     async def list(
@@ -88,12 +97,34 @@ class Sessions(Repository[M]):
         text = check_optional_text("title", title, limit=TITLE_BYTES)
         await self._many(TITLE, session_id=check_text("session_id", session_id), title=text)
 
+    def lock(self, session_id: str, *, timeout_s: float | None = None) -> SessionLock:
+        """A block during which no other process, thread or task holds the same session; see `SessionLock`.
+
+        ``with memory.sessions.lock("s") as lock`` or ``async with memory.sessions.lock("s") as lock``. A holder that
+        is killed lets go at once on PostgreSQL, within 10 s on SQLite. On PostgreSQL each holder and each who waits
+        has a connection of its own beside the pool.
+
+        Args:
+            session_id: the session; there need be no rows of it.
+            timeout_s: seconds to wait for it, 0 for no waiting; None waits for ever.
+
+        Raises:
+            LockTimeout: it was not free in time.
+            LeaseLost: at the end of the block, when the lock was lost on the way and nothing else went wrong.
+            Conflict: this very thread or task holds it already, and would wait for itself.
+            Unsupported: in a transaction, which would hold its rows while waiting.
+        """
+        name = check_text("session_id", session_id, limit=TEXT_BYTES - len(LOCK))
+        return SessionLock(self._driver, self._store, name, timeout_s, blocking=self._blocking)
+
     @operation
     async def delete(self, wire_id: str) -> Deleted | None:
         """Delete a session with everything it owns, in one transaction.
 
         Agents of every index and fork, their messages and index entries, mail to the session or any of its agents,
-        and tasks it owned. Kept: prompts, image blobs, and tasks of other owners that merely name it as child.
+        and tasks it owned; its payload, leases and locks named after it or its agents, tapes of those names, and
+        checkpoints saved for it. Kept: prompts, image blobs, tasks of other owners that merely name it as child, and
+        entries of its tapes that a fork under another name shares.
 
         Args:
             wire_id: the session's name; a fork's agent id deletes its whole session.
@@ -112,12 +143,20 @@ class Sessions(Repository[M]):
                 "messages": len(await tx.run(DELETE_MESSAGES, session)),
                 "tasks": len(await tx.run(DELETE_TASKS, session)),
                 "task_deliveries": len(await tx.run(DELETE_DELIVERIES, session)),
+                "session_payloads": len(await tx.run(DELETE_PAYLOAD, session)),
+                "leases": len(await tx.run(DELETE_LEASES, {**session, "lock": LOCK})),
+                **await _delete_tapes(tx, session),
                 "agents": len(await tx.run(DELETE_AGENTS, session)),
             }
             await tx.run(DELETE_SUMMARY, session)
             await take_out(tx)
         await scrub(self._driver)
         return Deleted(name, counts)
+
+
+async def _delete_tapes(tx: Driver, session: dict[str, str]) -> dict[str, int]:
+    tapes = [name for (name,) in await tx.run(TAPES, session)]
+    return (await delete_tapes(tx, tapes, await tx.run(CHECKPOINTS, session)))._asdict()
 
 
 def _is_agent_id(text: str) -> bool:

@@ -1,0 +1,13 @@
+-- Checkpoints: what must know the clock.
+
+-- name: checkpoint_add :one CheckpointInfo
+-- Save where a tape stands now, holding it against cuts meanwhile; no row when there is no such tape.
+-- differs: the clock; the transaction is the lock.
+insert into checkpoints
+    (checkpoint_id, tape_id, branch, session_id, entry_count, window_start, created_at, label, plugin_states, extra)
+select :checkpoint_id, tape_id, branch, :session_id, length, window_start,
+    coalesce(cast(round(unixepoch(:created_at, 'subsec') * 1000) as integer) * 1000, cast(unixepoch('subsec') * 1000000 as integer)),
+    :label, :plugin_states, :extra
+from tapes
+where tape_id = :tape_id
+returning *;
