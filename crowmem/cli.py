@@ -46,21 +46,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         0 done, 1 the command failed, 2 wrong usage, 3 the store could not be reached, 130 interrupted.
     """
+    args = argparse.Namespace(**DEFAULTS)
+    command: Command | None = None
     try:
+        _prepare()
         command, args = parse(sys.argv[1:] if argv is None else argv)
-    except SystemExit as stop:  # argparse has printed its help or its complaint
-        return stop.code if isinstance(stop.code, int) else OK
-    try:
-        _prepare(args)
+        if args.debug:
+            _log()
         code = command.module().run(args)
         sys.stdout.flush()
+    except SystemExit as stop:  # argparse has printed its help or its complaint
+        return stop.code if isinstance(stop.code, int) else OK
     except BrokenPipeError:  # the reader has seen enough
         _drop_output()
         return OK
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
-        return _failed(command, args, error)
+        return _failed(command.name if command else "", args, error)
     return OK if code is None else int(code)
 
 
@@ -108,17 +111,19 @@ def command_parser(command: Command) -> argparse.ArgumentParser:
     return parser
 
 
-def _prepare(args: argparse.Namespace) -> None:
+def _prepare() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # what the terminal's alphabet lacks is shown by number, never an error
             stream.reconfigure(errors="backslashreplace")
-    if args.debug:
-        import logging
-
-        logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
 
 
-def _failed(command: Command, args: argparse.Namespace, error: Exception) -> int:
+def _log() -> None:
+    import logging
+
+    logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
+
+
+def _failed(name: str, args: argparse.Namespace, error: Exception) -> int:
     """Say in one line what went wrong; the exit code that goes with it."""
     from crowmem.errors import CrowmemError, InvalidValue, Unavailable
 
@@ -132,7 +137,7 @@ def _failed(command: Command, args: argparse.Namespace, error: Exception) -> int
         import traceback
 
         told += "\n" + "".join(traceback.format_exception(error)).rstrip()
-    _complain(command.name, told, args)
+    _complain(name, told, args)
     if isinstance(error, Unavailable):
         return UNREACHABLE
     return USAGE if isinstance(error, (UsageError, InvalidValue)) else FAILED
@@ -145,7 +150,7 @@ def _complain(name: str, text: str, args: argparse.Namespace) -> None:
         text = text.replace(secret, "***")
     shown = clean(text) if args.debug else one_line(text)
     with contextlib.suppress(OSError, ValueError):  # stderr may be closed; the exit code still tells
-        print(f"crowmem {name}: {shown}", file=sys.stderr)
+        print(f"crowmem {name}: {shown}" if name else f"crowmem: {shown}", file=sys.stderr)
 
 
 def _secrets(args: argparse.Namespace) -> list[str]:

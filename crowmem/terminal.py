@@ -27,6 +27,7 @@ _UNSAFE = re.compile("\r\n?|[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069
 _JSON_UNSAFE = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _SPACES = re.compile(r"\s+")
 TAB = 4
+WIDEST = 48  # of a table's columns on a terminal; a name of thousands of letters must not hide the others
 
 CODES = {
     "bold": "1",
@@ -151,6 +152,7 @@ def table(
     numbers = [all(isinstance(row[place], int) for row in rows) for place in range(len(titles))]
     widths = [max(map(width, column)) for column in zip(titles, *cells, strict=True)]
     if columns is not None:
+        widths[:-1] = [min(wide, WIDEST) for wide in widths[:-1]]
         widths[-1] = min(widths[-1], max(8, columns - sum(widths[:-1]) - 2 * (len(widths) - 1)))
 
     def line(values: Sequence[str]) -> str:

@@ -58,8 +58,8 @@ def parts(message: Mapping[str, Any]) -> Iterator[Part]:
     calls = message.get("tool_calls")
     for call in calls if isinstance(calls, list) else [message.get("function_call")]:
         if isinstance(call, dict):
-            function = call["function"] if isinstance(call.get("function"), dict) else call
-            yield Part(CALLED, _arguments(function.get("arguments")), _name(function.get("name")))
+            called = next((call[key] for key in ("function", "custom") if isinstance(call.get(key), dict)), call)
+            yield Part(CALLED, _arguments(called.get("arguments", called.get("input"))), _name(called.get("name")))
 
 
 def _blocks(content: Any) -> Iterator[Part]:
@@ -97,13 +97,14 @@ def _arguments(value: Any) -> str:
 
 
 def _image(block: Mapping[str, Any]) -> str:
-    """Where an image is, or what it is; its bytes are not text."""
-    place = block.get("path") or block.get("image_url") or block.get("source") or block.get("data")
-    if isinstance(place, dict):
-        place = place.get("url") or place.get("data") or place.get("media_type")
-    place = place if isinstance(place, str) else ""
-    kind = block.get("mime") or block.get("mimeType") or place.partition(";")[0].removeprefix("data:")
-    return place if block.get("path") else kind if place.startswith("data:") or len(place) > 300 else place or "image"
+    """Where an image is, or what kind it is; its bytes are not text."""
+    source = block.get("source") or block.get("image_url")
+    inner = source if isinstance(source, dict) else {"url": source}
+    url = _name(inner.get("url"))
+    if url.startswith("data:"):
+        return url[len("data:") : 80].partition(";")[0] or "image"
+    kind = block.get("mime") or block.get("mimeType") or inner.get("media_type")
+    return _name(block.get("path")) or url or _name(kind) or "image"
 
 
 def _name(value: Any) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from data import shared_data
 from doors import TALK, Door, fill
 
 from crowmem import Memory, __version__
@@ -192,6 +193,45 @@ def test_an_interrupt_ends_with_130_in_silence(door: Door, monkeypatch: pytest.M
 
     monkeypatch.setattr(Memory, "status", interrupted)
     assert door("status").code == 130
+
+
+# --- rights -----------------------------------------------------------------
+
+
+READING = [["sessions"], ["agents"], ["show", "alpha"], ["search", "twigs"], ["status"], ["check"]]
+
+
+@pytest.mark.parametrize("argv", READING, ids=lambda argv: argv[0])
+def test_reading_needs_no_right_to_write(door: Door, argv: list[str]) -> None:
+    refusing = {
+        "postgres": f"{door.url}{'&' if '?' in door.url else '?'}options=-c%20default_transaction_read_only%3Don"
+    }
+    url = refusing.get("postgres" if "://" in door.url else "") or f"file:{door.url}?mode=ro"
+    wanted = door(*argv)
+    ran = door.bare("--db", url, *argv)
+    assert ran.code == 0, ran.err
+    assert argv == ["status"] or ran == wanted
+    assert door.bare("--db", url, "delete", "alpha", "--yes").code == 1
+
+
+def test_a_reading_command_leaves_the_file_as_it_is(tmp_path: Path, capsys: Any) -> None:
+    door = Door(str(tmp_path / "crow.db"), capsys)
+    fill(door.url)
+    before = Path(door.url).read_bytes()
+    for argv in READING:
+        assert door(*argv).code == 0
+    assert Path(door.url).read_bytes() == before
+
+
+def test_a_database_of_crow_cli_opens_in_place(tmp_path: Path, capsys: Any) -> None:
+    path = tmp_path / "crow.db"
+    path.write_bytes(shared_data("transcripts", "derived", "crow-db", "crow.db").read_bytes())
+    door = Door(str(path), capsys)
+    assert len(door("sessions", "--json").records) == 5
+    fork = door("show", "slate-finch-of-kind-logs-1-2", "--json")
+    with door.open() as memory:
+        assert [one["data"] for one in fork.records] == memory.messages.load("slate-finch-of-kind-logs-1-2")
+    assert len(door("search", "--all", "business class flights", "--json").records) >= 1
 
 
 # --- sessions and agents -----------------------------------------------------

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int | None:
     """Delete a session with everything it owns, and say what that was."""
-    with opened(args) as memory:
+    with opened(args, write=True) as memory:
         if not memory.sessions.exists(args.session):
             raise NotFound(f"there is no session {args.session!r}; `crowmem sessions` lists them")
         info = memory.sessions.get(args.session)

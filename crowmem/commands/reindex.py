@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Build the search index again from the messages."""
-    with opened(args) as memory:
+    with opened(args, write=True) as memory:
         stem = None if args.stem is None else args.stem == "on"
         with Progress("indexing") as bar:
             count = memory.search.reindex(stem=stem, progress=bar.show)

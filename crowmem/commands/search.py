@@ -11,15 +11,19 @@ from crowmem.commands import opened
 from crowmem.commands.finding import around, find_session
 from crowmem.commands.options import add_limit, folder, moment, whole
 from crowmem.commands.output import local_time, put_json, put_line, put_note
+from crowmem.errors import ReadOnly
 from crowmem.terminal import Paint, clean, cut, one_line
 from crowmem.transcript import visible_parts
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
+    from typing import TypeAlias
 
     from crowmem.memory import Memory
     from crowmem.records import Hit, Message
+
+    Context: TypeAlias = tuple[list[Message], list[Message]] | None
 
 COLOURS = {"user": "cyan", "assistant": "green"}
 CONTEXT_COLUMNS = 200
@@ -62,22 +66,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print the messages that match, best first; each with its session, time, role and the words around the match."""
-    with opened(args) as memory:
-        hits = memory.search.messages(" ".join(args.query), **_filters(args, memory))
-        paint = Paint.of(sys.stdout)
-        for number, hit in enumerate(hits):
-            context = around(memory, hit, args.context) if args.context else None
-            if args.json:
-                put_json(_record(hit, context))
-                continue
-            if number and context is not None:
-                put_line(paint("--", "dim"))
-            for line in _lines(hit, context, paint):
-                put_line(line)
+    try:
+        hits = _found(args, write=True)  # rows of other programs are indexed before they are searched
+    except ReadOnly:
+        hits = _found(args, write=False)
+    paint = Paint.of(sys.stdout)
+    for number, (hit, context) in enumerate(hits):
+        if args.json:
+            put_json(_record(hit, context))
+            continue
+        if number and context is not None:
+            put_line(paint("--", "dim"))
+        for line in _lines(hit, context, paint):
+            put_line(line)
     if not hits and not args.json:
         put_note(
             "nothing found" + ("; --match any finds messages with some of the words" if args.match == "all" else "")
         )
+
+
+def _found(args: argparse.Namespace, *, write: bool) -> list[tuple[Hit, Context]]:
+    with opened(args, write=write) as memory:
+        hits = memory.search.messages(" ".join(args.query), **_filters(args, memory))
+        return [(hit, around(memory, hit, args.context) if args.context else None) for hit in hits]
 
 
 def _filters(args: argparse.Namespace, memory: Memory) -> dict[str, Any]:
@@ -100,12 +111,12 @@ def _filters(args: argparse.Namespace, memory: Memory) -> dict[str, Any]:
     }
 
 
-def _record(hit: Hit, context: tuple[list[Message], list[Message]] | None) -> dict[str, Any]:
+def _record(hit: Hit, context: Context) -> dict[str, Any]:
     record = {field.name: getattr(hit, field.name) for field in fields(hit)}
     return record if context is None else {**record, "context_before": context[0], "context_after": context[1]}
 
 
-def _lines(hit: Hit, context: tuple[list[Message], list[Message]] | None, paint: Paint) -> Iterator[str]:
+def _lines(hit: Hit, context: Context, paint: Paint) -> Iterator[str]:
     before, after = context or ([], [])
     yield from (_context(message, paint) for message in before)
     agent = (
