@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 from psycopg import AsyncRawCursor, RawCursor
-from psycopg_pool import AsyncConnectionPool, ConnectionPool
+from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
-from crowmem.drivers.postgres_errors import translated
+from crowmem.drivers.postgres_errors import FAILURES, translate, translated
 from crowmem.drivers.postgres_settings import POOL, Settings, configure, records, seems_alive, values
 from crowmem.drivers.postgres_wait import Listener
-from crowmem.errors import Closed, OutcomeUnknown, PoolExhausted, Unavailable
+from crowmem.errors import Closed, CrowmemError, OutcomeUnknown, PoolExhausted, Unavailable
 from crowmem.statement import in_schema
 
 if TYPE_CHECKING:
@@ -67,14 +67,19 @@ class BlockingPostgres:
 
     @contextmanager
     def _connection(self) -> Iterator[psycopg.Connection[Any]]:
-        pool = self._open_pool()
-        with translated(None, self.settings.name), exhaustion(pool, self.settings.name):
-            connection = pool.getconn()
+        pool, connection = self._borrow()
         try:
             yield connection
         finally:
-            connection.idle_since = time.monotonic()  # read by _check
-            pool.putconn(connection)
+            _give_back(pool, connection)
+
+    def _borrow(self) -> tuple[ConnectionPool[Any], psycopg.Connection[Any]]:
+        """A connection, and the pool it goes back to."""
+        pool = self._open_pool()
+        try:
+            return pool, pool.getconn()
+        except FAILURES as error:
+            raise unavailable(error, pool, self.settings.name) from error
 
     def _configure(self, connection: psycopg.Connection[Any]) -> None:
         configure(connection)
@@ -88,11 +93,16 @@ class BlockingPostgres:
 
     async def run(self, statement: Statement, params: Mapping[str, Any]) -> list[Any]:
         """Run one statement; it commits alone."""
-        with self._connection() as connection, translated(statement, self.settings.name):
+        pool, connection = self._borrow()
+        try:
             if self.settings.wraps_reads:
                 with connection.transaction():
                     return _execute(connection, self.settings, statement, params)
             return _execute(connection, self.settings, statement, params)
+        except FAILURES as error:
+            raise translate(error, statement, self.settings.name) from error
+        finally:
+            _give_back(pool, connection)
 
     async def run_batch(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
         """Run one statement for each set of parameters, in one transaction."""
@@ -178,8 +188,10 @@ class BlockingTransaction:
     async def run(self, statement: Statement, params: Mapping[str, Any]) -> list[Any]:
         """Run one statement in this transaction."""
         self._check()
-        with translated(statement, self.driver.settings.name, alone=False):
+        try:
             return _execute(self.connection, self.driver.settings, statement, params)
+        except FAILURES as error:
+            raise translate(error, statement, self.driver.settings.name, alone=False) from error
 
     async def run_batch(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
         """Run one statement for each set of parameters, pipelined."""
@@ -281,14 +293,19 @@ class AsyncPostgres:
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-        pool = await self._open_pool()
-        with translated(None, self.settings.name), exhaustion(pool, self.settings.name):
-            connection = await pool.getconn()
+        pool, connection = await self._borrow()
         try:
             yield connection
         finally:
-            connection.idle_since = time.monotonic()  # read by _check_async
-            await pool.putconn(connection)
+            await _give_back_async(pool, connection)
+
+    async def _borrow(self) -> tuple[AsyncConnectionPool[Any], psycopg.AsyncConnection[Any]]:
+        """A connection, and the pool it goes back to."""
+        pool = await self._open_pool()
+        try:
+            return pool, await pool.getconn()
+        except FAILURES as error:
+            raise unavailable(error, pool, self.settings.name) from error
 
     async def _configure(self, connection: psycopg.AsyncConnection[Any]) -> None:
         configure(connection)
@@ -303,12 +320,16 @@ class AsyncPostgres:
 
     async def run(self, statement: Statement, params: Mapping[str, Any]) -> list[Any]:
         """Run one statement; it commits alone."""
-        async with self._connection() as connection:
-            with translated(statement, self.settings.name):
-                if self.settings.wraps_reads:
-                    async with connection.transaction():
-                        return await _execute_async(connection, self.settings, statement, params)
-                return await _execute_async(connection, self.settings, statement, params)
+        pool, connection = await self._borrow()
+        try:
+            if self.settings.wraps_reads:
+                async with connection.transaction():
+                    return await _execute_async(connection, self.settings, statement, params)
+            return await _execute_async(connection, self.settings, statement, params)
+        except FAILURES as error:
+            raise translate(error, statement, self.settings.name) from error
+        finally:
+            await _give_back_async(pool, connection)
 
     async def run_batch(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
         """Run one statement for each set of parameters, in one transaction."""
@@ -396,8 +417,10 @@ class AsyncTransaction:
     async def run(self, statement: Statement, params: Mapping[str, Any]) -> list[Any]:
         """Run one statement in this transaction."""
         self._check()
-        with translated(statement, self.driver.settings.name, alone=False):
+        try:
             return await _execute_async(self.connection, self.driver.settings, statement, params)
+        except FAILURES as error:
+            raise translate(error, statement, self.driver.settings.name, alone=False) from error
 
     async def run_batch(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
         """Run one statement for each set of parameters, pipelined."""
@@ -489,23 +512,27 @@ async def _check_async(connection: psycopg.AsyncConnection[Any]) -> None:
         await AsyncConnectionPool.check_connection(connection)
 
 
-@contextmanager
-def exhaustion(pool: ConnectionPool[Any] | AsyncConnectionPool[Any], name: str) -> Iterator[None]:
-    """Tell a pool whose connections are all in use from a server that cannot be reached."""
-    from psycopg_pool import PoolTimeout
+def _give_back(pool: ConnectionPool[Any], connection: Any) -> None:
+    connection.idle_since = time.monotonic()  # read by _check
+    pool.putconn(connection)
 
-    try:
-        yield
-    except PoolTimeout as error:
-        stats = pool.get_stats()
-        if stats.get("pool_size", 0) >= pool.max_size and not stats.get("pool_available", 0):
-            raise PoolExhausted(
-                f"{name}: all {pool.max_size} connections were in use for {pool.timeout:g} s; raise pool_size or "
-                "shorten transactions"
-            ) from error
-        raise Unavailable(
-            f"{name}: the server could not be reached for {pool.timeout:g} s; nothing happened"
-        ) from error
+
+async def _give_back_async(pool: AsyncConnectionPool[Any], connection: Any) -> None:
+    connection.idle_since = time.monotonic()  # read by _check_async
+    await pool.putconn(connection)
+
+
+def unavailable(error: Exception, pool: ConnectionPool[Any] | AsyncConnectionPool[Any], name: str) -> CrowmemError:
+    """Why a pool gave no connection: all of them are in use, or the server cannot be reached."""
+    if not isinstance(error, PoolTimeout):
+        return translate(error, None, name)
+    stats = pool.get_stats()
+    if stats.get("pool_size", 0) >= pool.max_size and not stats.get("pool_available", 0):
+        return PoolExhausted(
+            f"{name}: all {pool.max_size} connections were in use for {pool.timeout:g} s; raise pool_size or "
+            "shorten transactions"
+        )
+    return Unavailable(f"{name}: the server could not be reached for {pool.timeout:g} s; nothing happened")
 
 
 @contextmanager

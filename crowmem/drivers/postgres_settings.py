@@ -125,7 +125,19 @@ def seems_alive(connection: Connection[Any] | AsyncConnection[Any], idle_since: 
 
 def values(statement: Statement, params: Mapping[str, Any]) -> list[Any]:
     """Parameters in the order of their numbers."""
-    return [params[name] for name in statement.params]
+    return [array(value) if type(value) is list else value for value in map(params.__getitem__, statement.params)]
+
+
+def array(items: list[Any]) -> str | list[Any]:
+    """A list of texts or of whole numbers as the text of an array, whose type the statement knows.
+
+    psycopg looks at every item to find the array's type itself: 30 µs for the two small arrays of one message.
+    """
+    kinds = set(map(type, items))
+    if kinds == {str}:
+        escaped = [item.replace("\\", "\\\\").replace('"', '\\"') for item in items]
+        return '{"' + '","'.join(escaped) + '"}'
+    return f"{{{','.join(map(str, items))}}}" if kinds <= {int} else items
 
 
 def records(statement: Statement, rows: list[Any]) -> list[Any]:
