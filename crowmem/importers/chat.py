@@ -33,9 +33,12 @@ def digest(*parts: str) -> str:
     return found.hexdigest()
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
 def compact(value: Any) -> str:
     """The JSON text of a value, as it stands in a tool call's arguments."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _encode(value)
 
 
 def arguments(value: Any) -> str:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from crowmem.importers import anthropic, chat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from crowmem.importers.items import Turn
+    from crowmem.importers.items import Item, Turn
 
 _RECENT = 4  # replies that are remembered, should one be continued after a prompt
 _TOOLS = 256  # calls whose tool name is remembered for their results
@@ -25,66 +23,80 @@ class Reply:
     offset: int  # of its first line
     last_line: int
     blocks: list[dict[str, Any]] = field(default_factory=list)
-    emitted: int = 0  # blocks when it was yielded last
+    usage: Any = None  # of its newest line
+    emitted: int = 0  # blocks when it was given out last
 
 
 @dataclass(slots=True)
 class Chain:
-    """What is held of one agent."""
+    """What is held of one agent; what is complete goes out by ``out``."""
 
+    out: list[Item]
     open: Reply | None = None
     held: list[Turn] = field(default_factory=list)  # results that came while the reply was open
     recent: dict[str, Reply] = field(default_factory=dict)
     tools: dict[str, str] = field(default_factory=dict)  # call id → tool name, of recent replies
 
-    def add(self, reply_id: str, turn: Turn, offset: int, message: dict[str, Any]) -> Iterator[Turn]:
-        """Take a line of a reply; a reply of another id that was open is yielded.
+    def goes_on(self, reply_id: str, line: int, message: dict[str, Any]) -> bool:
+        """Take a line of the reply that is open; False when it is of another one."""
+        reply = self.open
+        if reply is None or self.recent.get(reply_id) is not reply:
+            return False
+        self._take(reply, line, message)
+        return True
 
-        Blocks that the reply has already are left out: a resumed session writes old replies again.
-        """
-        reply = self.recent.pop(reply_id, None) or Reply(turn, offset, turn.line)
+    def add(self, reply_id: str, turn: Turn, offset: int, message: dict[str, Any]) -> None:
+        """Take the first line of a reply, or one of a reply that was left; the one that was open is given out."""
+        self.close()
+        self.open = reply = self.recent.pop(reply_id, None) or Reply(turn, offset, turn.line)
         self.recent[reply_id] = reply
         while len(self.recent) > _RECENT:
             del self.recent[next(iter(self.recent))]
-        if self.open is not reply:
-            yield from self.close()
-            self.open = reply
-        reply.last_line = turn.line
+        self._take(reply, turn.line, message)
+
+    def _take(self, reply: Reply, line: int, message: dict[str, Any]) -> None:
+        """Take the blocks that the reply has not yet: a resumed session writes old replies again."""
+        reply.last_line = line
         new = [block for block in anthropic.blocks_of(message.get("content")) if block not in reply.blocks]
         if new:
             reply.blocks += new
+            reply.usage = message.get("usage") or reply.usage
             reply.turn.model = chat.text(message.get("model"))
-            reply.turn.usage = anthropic.usage(message.get("usage")) or reply.turn.usage
-            self.tools.update(anthropic.call_names(new))
-            while len(self.tools) > _TOOLS:
-                del self.tools[next(iter(self.tools))]
+            for call_id, name in anthropic.call_names(new):
+                self.tools[call_id] = name
+                if len(self.tools) > _TOOLS:
+                    del self.tools[next(iter(self.tools))]
 
-    def answer(self, turn: Turn, block: dict[str, Any], full: Any) -> Iterator[Turn]:
+    def answer(self, turn: Turn, block: dict[str, Any], full: Any) -> None:
         """Take a tool's result; it comes after the reply that is open."""
         message = anthropic.result(block, self.tools)
         if isinstance(message["content"], str):
             message["content"] = _uncut(message["content"], full)
-        made = replace(turn, message=message, keys=(_result_key(message),))
+        made = turn.saying(message, (_result_key(message),))
         if self.open is None:
-            yield made
+            self.out.append(made)
         else:
             self.held.append(made)
 
-    def close(self) -> Iterator[Turn]:
-        """Yield the open reply and the results that waited for it."""
-        yield from self.emit()
+    def close(self) -> None:
+        """Give out the open reply and the results that waited for it."""
+        self.emit()
         self.open = None
 
-    def emit(self) -> Iterator[Turn]:
-        """Yield the open reply as it is now, and leave it open: it may still grow."""
+    def emit(self) -> None:
+        """Give out the open reply as it is now, and leave it open: it may still grow."""
         reply = self.open
-        if reply is not None and len(reply.blocks) > reply.emitted:
+        if reply is None:
+            return
+        if len(reply.blocks) > reply.emitted:
             message = anthropic.assistant(reply.blocks)
             if not chat.is_empty(message):  # a reply may begin with a block of white space
                 reply.emitted = len(reply.blocks)
-                yield replace(reply.turn, message=message, parts=reply.emitted)
-        held, self.held = self.held, []
-        yield from held
+                reply.turn.usage = anthropic.usage(reply.usage)
+                self.out.append(reply.turn.saying(message, reply.turn.keys, parts=reply.emitted))
+        if self.held:
+            self.out += self.held
+            self.held.clear()
 
 
 def _uncut(content: str, full: Any) -> str:

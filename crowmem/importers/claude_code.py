@@ -59,16 +59,23 @@ def read(source: Source) -> Iterator[Item]:
         if isinstance(line, Skip):
             yield line
             continue
-        yield from reader.record(line.value, line.number, line.offset)
+        reader.record(line.value, line.number, line.offset)
         if source.offset - marked > _MARK_BYTES:
             marked = source.offset
-            yield from reader.mark()
-    yield from reader.titles()
-    yield from reader.mark()
+            reader.mark()
+        if reader.out:
+            yield from reader.out
+            reader.out.clear()
+    reader.titles()
+    reader.mark()
+    yield from reader.out
 
 
 class _Reader:
+    """Reads records into ``out``; a list, since generators would take a tenth of an import's time."""
+
     def __init__(self, source: Source) -> None:
+        self.out: list[Item] = []
         self._source = source
         self._chains: dict[tuple[str, str], Chain] = {}
         # uuid → first uuid of its side chain, and its line
@@ -78,61 +85,66 @@ class _Reader:
         self._last_side: str = source.state.get("last_side", "")
         self._titles: dict[str, tuple[int, str]] = {}
 
-    def record(self, record: dict[str, Any], line: int, offset: int) -> Iterator[Item]:
+    def record(self, record: dict[str, Any], line: int, offset: int) -> None:
         """One record."""
         kind = record.get("type")
         message = record.get("message")
         if kind not in _MESSAGES or not isinstance(message, dict):
-            yield from self._other(record, line, offset)
+            self._other(record, line, offset)
             return
         self._source.records += 1
+        session = chat.text(record.get("sessionId")) or self._source.path.stem
+        aside = record.get("isSidechain") or record.get("agentId")
+        agent = self._aside(record, line) if aside else MAIN
+        chain = self._chains.get((session, agent))
+        if chain is None:
+            chain = self._chains[session, agent] = Chain(self.out)
+        reply_id = ""
+        if kind == "assistant":
+            reply_id = chat.text(message.get("id")) or chat.text(record.get("uuid"))
+            if chain.goes_on(reply_id, line, message):
+                return
         turn = Turn(
-            chat.text(record.get("sessionId")) or self._source.path.stem,
-            self._agent(record, line),
-            (),
+            session,
+            agent,
+            (f"m:{reply_id}",),
             {},
             line,
             chat.moment(record.get("timestamp")),
             cwd=chat.text(record.get("cwd")),
             git_branch=chat.text(record.get("gitBranch")),
         )
-        chain = self._chains.setdefault((turn.session_id, turn.agent), Chain())
         if kind == "user":
-            yield from self._user(chain, turn, record, message.get("content"))
+            self._user(chain, turn, record, message.get("content"))
         elif message.get("model") == "<synthetic>" or record.get("isApiErrorMessage"):
-            yield from chain.close()
-            yield from _prompt(turn, record, message.get("content"), "client-error")
+            chain.close()
+            self.out += _prompt(turn, record, message.get("content"), "client-error")
         else:
-            reply_id = chat.text(message.get("id")) or chat.text(record.get("uuid"))
-            turn.keys = (f"m:{reply_id}",)
-            yield from chain.add(reply_id, turn, offset, message)
+            chain.add(reply_id, turn, offset, message)
 
-    def mark(self) -> Iterator[Item]:
-        """Yield what is held, and the place to go on from: the first line of the oldest reply still open."""
+    def mark(self) -> None:
+        """Give out what is held, and the place to go on from: the first line of the oldest reply still open."""
         offset, line = self._source.offset, self._source.line
         for chain in self._chains.values():
             reply = chain.open
             if reply is None:
                 continue
-            yield from chain.emit()
+            chain.emit()
             if self._source.line - reply.last_line > _IDLE_LINES:
                 chain.open = None
             elif reply.offset < offset:
                 offset, line = reply.offset, reply.turn.line - 1
         self._source.state = self._side_state(line)
-        yield Mark(offset, line)
+        self.out.append(Mark(offset, line))
 
-    def titles(self) -> Iterator[Item]:
-        """The titles found; one that the user gave wins."""
-        for session, (_rank, title) in self._titles.items():
-            yield SessionFacts(session, title=title)
+    def titles(self) -> None:
+        """Give out the titles found; one that the user gave wins."""
+        self.out += [SessionFacts(session, title=title) for session, (_rank, title) in self._titles.items()]
 
-    def _agent(self, record: dict[str, Any], line: int) -> str:
-        """The agent a record belongs to. Side chains of old versions have no id: the first record's uuid serves."""
+    def _aside(self, record: dict[str, Any], line: int) -> str:
+        """The sub-agent a record is of. Side chains of old versions have no id: the first record's uuid serves."""
         if agent := record.get("agentId"):
             return chat.text(agent)
-        if not record.get("isSidechain"):
-            return MAIN
         uuid, parent = chat.text(record.get("uuid")), record.get("parentUuid")
         root = self._sides.get(parent, (self._last_side, 0))[0] if isinstance(parent, str) else uuid
         self._last_side = root or uuid
@@ -146,18 +158,18 @@ class _Reader:
         kept = {**dict(before[-_SIDES:]), **{uuid: (root, line) for root, uuid in newest.items()}}
         return {"sides": kept, "last_side": before[-1][1][0] if before else ""}
 
-    def _user(self, chain: Chain, turn: Turn, record: dict[str, Any], content: Any) -> Iterator[Item]:
+    def _user(self, chain: Chain, turn: Turn, record: dict[str, Any], content: Any) -> None:
         rest = []
         for block in anthropic.blocks_of(content):
             if block.get("type") == "tool_result":
-                yield from chain.answer(turn, block, record.get("toolUseResult"))
+                chain.answer(turn, block, record.get("toolUseResult"))
             else:
                 rest.append(block)
         if rest:
-            yield from chain.close()
-            yield from _prompt(turn, record, rest, _kind(record))
+            chain.close()
+            self.out += _prompt(turn, record, rest, _kind(record))
 
-    def _other(self, record: dict[str, Any], line: int, offset: int) -> Iterator[Item]:
+    def _other(self, record: dict[str, Any], line: int, offset: int) -> None:
         """Bookkeeping: titles are taken, queued prompts are prompts, everything else is counted."""
         kind = chat.text(record.get("type")) or "record without a type"
         session = chat.text(record.get("sessionId"))
@@ -169,7 +181,7 @@ class _Reader:
         attachment = record.get("attachment")
         if kind == "attachment" and isinstance(attachment, dict) and attachment.get("type") == "queued_command":
             message = {"role": "user", "content": attachment.get("prompt")}
-            yield from self.record(record | {"type": "user", "message": message}, line, offset)
+            self.record(record | {"type": "user", "message": message}, line, offset)
             return
         self._source.passed[kind] += 1
 
@@ -179,17 +191,9 @@ def _prompt(turn: Turn, record: dict[str, Any], content: Any, kind: str) -> Iter
     time = chat.text(record.get("timestamp")) or chat.text(record.get("uuid"))
     for inserted, group in _grouped(anthropic.blocks_of(content), kind):
         simple = chat.simplest(group)
-        yield Turn(
-            turn.session_id,
-            turn.agent,
-            tuple(dict.fromkeys(f"u:{chat.digest(time, _words(block))}" for block in group)),
-            chat.injected(inserted, simple) if inserted else {"role": "user", "content": simple},
-            turn.line,
-            turn.created_at,
-            cwd=turn.cwd,
-            git_branch=turn.git_branch,
-            injected=bool(inserted),
-        )
+        message = chat.injected(inserted, simple) if inserted else {"role": "user", "content": simple}
+        keys = tuple(dict.fromkeys(f"u:{chat.digest(time, _words(block))}" for block in group))
+        yield turn.saying(message, keys, injected=bool(inserted))
 
 
 def _kind(record: dict[str, Any]) -> str:

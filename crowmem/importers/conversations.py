@@ -122,13 +122,14 @@ class _Reader:
         self._convert = convert
         self._message_lines = message_lines
         kept = source.state if source.offset else {}
-        self._base: str = source.state.get("base", "")
+        self._base: str = kept.get("base", "")
+        self._asked: list[Any] = kept.get("asked", [])  # of a first conversation without an answer: length, fingerprint
         self._index: int = kept.get("index", 0)  # of the next conversation, or the next message
         self._waiting: list[tuple[Said, int]] = []
 
     def state(self) -> dict[str, Any]:
         """What a later run needs to go on with the same names."""
-        return {"base": self._base, "index": self._index}
+        return {"base": self._base, "index": self._index, "asked": self._asked}
 
     def value(self, value: Any, line: int) -> Iterator[Item]:
         """One value of the file: a conversation, or a message of the only one."""
@@ -164,18 +165,27 @@ class _Reader:
         self._waiting.clear()
 
     def _name(self, said: list[Said]) -> None:
-        """Name the file's conversations after its first one; a file that was read before keeps its name."""
-        if not self._base:
-            self._base = f"{self._source.path.stem}.{chat.digest(*_beginning(said))}"
+        """Name the file's conversations after its first one; one that has been answered since keeps its name."""
+        if self._base:
+            return
+        former = self._source.former
+        count, asked = former.get("asked") or (0, "")
+        if count and _print(said[:count]) == asked:
+            self._base = former["base"]
+        else:
+            self._base = f"{self._source.path.stem}.{_print(_beginning(said))}"
+        if not _is_answered(said):
+            self._asked = [len(said), _print(said)]
 
 
-def _beginning(said: list[Said]) -> list[str]:
-    texts = []
-    for one in said[:_ANSWERED]:
-        texts.append(chat.compact(one.message))
-        if one.message.get("role") == "assistant":
-            break
-    return texts
+def _beginning(said: list[Said]) -> list[Said]:
+    """The messages up to the first answer."""
+    answers = (number for number, one in enumerate(said[:_ANSWERED], 1) if one.message.get("role") == "assistant")
+    return said[: next(answers, _ANSWERED)]
+
+
+def _print(said: list[Said]) -> str:
+    return chat.digest(*(chat.compact(one.message) for one in said))
 
 
 def _is_answered(said: list[Said]) -> bool:

@@ -38,6 +38,23 @@ class Turn:
     injected: bool = False  # put in by the tool: a wrapper, a reminder, a compaction summary
     parts: int = 1
 
+    def saying(self, message: dict[str, Any], keys: tuple[str, ...], *, injected: bool = False, parts: int = 1) -> Turn:
+        """Another turn of the same agent, line and moment."""
+        return Turn(
+            self.session_id,
+            self.agent,
+            keys,
+            message,
+            self.line,
+            self.created_at,
+            self.usage,
+            self.model,
+            self.cwd,
+            self.git_branch,
+            injected,
+            parts,
+        )
+
 
 @dataclass(slots=True)
 class SessionFacts:

@@ -52,18 +52,22 @@ def read_lines(source: Source, is_record: IsRecord, *, arrays: bool = False) -> 
     Raises:
         OSError: the file cannot be read.
     """
+    kinds = (dict, list) if arrays else (dict,)
     with source.open() as stream:
         if source.offset:
             stream.seek(source.offset)
-        for start, length, data in _raw_lines(stream, source.offset):
-            number = source.line + 1
-            found = None if data is None else _parse(data, (dict, list) if arrays else (dict,))
+        while piece := stream.readline(_PIECE):
+            start, number = source.offset, source.line + 1
+            length, data = len(piece), piece
+            if length == _PIECE and not piece.endswith(b"\n"):
+                length, data = _long_line(stream, piece)
+            found = _parse(data, kinds) if data else None
             if found is not None:
                 source.offset, source.line = start + length, number
                 yield Line(number, start, found)
                 continue
-            records, reason = _too_long(length) if data is None else _recover(data, is_record)
-            if reason and data is not None and not data.endswith(b"\n"):
+            records, reason = _recover(data, is_record) if data else _too_long(length)
+            if reason and data and not data.endswith(b"\n"):
                 yield Skip(str(source.path), number, CUT)
                 return
             source.offset, source.line = start + length, number
@@ -72,22 +76,8 @@ def read_lines(source: Source, is_record: IsRecord, *, arrays: bool = False) -> 
                 yield Skip(str(source.path), number, reason)
 
 
-def _raw_lines(stream: IO[bytes], offset: int) -> Iterator[tuple[int, int, bytes | None]]:
-    """Offset, length and bytes of each line; None for one over the limit, which is never held as a whole."""
-    while True:
-        piece = stream.readline(_PIECE)
-        if not piece:
-            return
-        length, data = len(piece), piece
-        if length < _PIECE or piece.endswith(b"\n"):
-            yield offset, length, data
-        else:
-            length, whole = _long_line(stream, piece)
-            yield offset, length, whole
-        offset += length
-
-
-def _long_line(stream: IO[bytes], first: bytes) -> tuple[int, bytes | None]:
+def _long_line(stream: IO[bytes], first: bytes) -> tuple[int, bytes]:
+    """The rest of a line; its length, and its bytes, b"" when it is over the limit: it is never held as a whole."""
     pieces: list[bytes] = [first]
     length = len(first)
     piece = first
@@ -98,7 +88,7 @@ def _long_line(stream: IO[bytes], first: bytes) -> tuple[int, bytes | None]:
             pieces.append(piece)
         else:
             pieces.clear()
-    return length, b"".join(pieces) if length <= LINE_LIMIT else None
+    return length, b"".join(pieces) if length <= LINE_LIMIT else b""
 
 
 def _too_long(length: int) -> tuple[list[dict[str, Any]], str]:
@@ -108,11 +98,15 @@ def _too_long(length: int) -> tuple[list[dict[str, Any]], str]:
 def _parse(data: bytes, kinds: tuple[type, ...]) -> Any:
     """The value that makes up a whole line, or None."""
     try:
-        text = data.decode().strip("\ufeff \t\r\n")
-        value, end = raw_decode(text)
+        text = data.decode()
+        value, end = raw_decode(
+            text, 0 if text.startswith(("{", "[")) else len(text) - len(text.lstrip("\ufeff \t\r\n"))
+        )
     except (ValueError, RecursionError):
         return None
-    return value if end == len(text) and isinstance(value, kinds) else None
+    rest = len(text) - end
+    whole = rest == 1 or not rest or not text[end:].strip()
+    return value if whole and isinstance(value, kinds) else None
 
 
 def _recover(data: bytes, is_record: IsRecord) -> tuple[list[dict[str, Any]], str]:

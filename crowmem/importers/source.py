@@ -33,6 +33,7 @@ class Source:
     offset: int = 0
     line: int = 0
     state: dict[str, Any] = field(default_factory=dict)  # small, JSON
+    former: dict[str, Any] = field(default_factory=dict)  # the state of the last run, also when the file is read anew
     records: int = 0  # records of the source that carry a message, or a part of one
     passed: Counter[str] = field(default_factory=Counter)  # records known and left out, by kind
 
