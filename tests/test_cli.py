@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from data import shared_data
 from doors import TALK, Door, fill
+from pictures import png
 
 from crowmem import Memory, __version__
 from crowmem.cli import command_parser
 from crowmem.commands import COMMANDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 DIALECTS = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
 
@@ -548,6 +553,20 @@ def test_backup_is_a_store_of_its_own(tmp_path: Path, capsys: Any) -> None:
     assert "exists already" in ran.err
 
 
+def test_gc_removes_what_no_message_names(door: Door, tmp_path: Path) -> None:
+    with Memory.open(door.url, images=tmp_path / "images") as memory:
+        memory.images.put(png())
+    config = tmp_path / "config.yaml"
+    config.write_text(f"images_dir: {json.dumps(str(tmp_path / 'images'))}\n", encoding="utf-8")
+    assert door("gc", "--config", str(config)).out == "0 images removed\n"
+    assert door("gc", "--config", str(config), "--grace", "0", "--json").records == [{"removed": 1}]
+    assert door("images", "sync", "--config", str(config)).out == "0 images uploaded\n"
+    assert door("images", "--json", "sync", "--config", str(config)).records == [{"uploaded": 0}]
+    assert door("images", "sync", "--json", "--config", str(config)).records == [{"uploaded": 0}]
+    for text in ("soon", "-1", "nan", "1y", "", "9e99"):
+        assert door("gc", f"--grace={text}").code == 2
+
+
 @pytest.mark.postgres
 def test_backup_of_a_server_names_the_way(pg_clean: str, tmp_path: Path, capsys: Any) -> None:
     ran = Door(pg_clean, capsys)("backup", str(tmp_path / "copy.db"))
@@ -574,7 +593,13 @@ def test_init_without_anybody_there_asks_for_yes(tmp_path: Path, capsys: Any, mo
     assert not (tmp_path / "new").exists()
 
 
-def test_an_option_of_a_command_has_help_and_a_readable_name() -> None:
-    for command in COMMANDS:
-        for action in command_parser(command)._actions:
-            assert action.help, f"crowmem {command.name} {action.option_strings or action.dest} has no help"
+def test_every_option_of_every_command_has_help() -> None:
+    def helpless(parser: argparse.ArgumentParser) -> Iterator[str]:
+        for action in parser._actions:
+            if not action.help:
+                yield f"{parser.prog} {' '.join(action.option_strings) or action.dest}"
+            if isinstance(action, argparse._SubParsersAction):
+                for inner in action.choices.values():
+                    yield from helpless(inner)
+
+    assert not [found for command in COMMANDS for found in helpless(command_parser(command))]

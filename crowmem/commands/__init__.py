@@ -50,6 +50,8 @@ COMMANDS: tuple[Command, ...] = (
     Command("check", "look for damage"),
     Command("backup", "copy a SQLite store while others write to it"),
     Command("reindex", "build the search index again"),
+    Command("gc", "remove images that no message names"),
+    Command("images", "upload images that wait for the bucket"),
     Command("roles", "print SQL that makes a reading and a writing role on PostgreSQL"),
     Command("version", "print the version of crowmem, with --json also what it stands on"),
 )
@@ -121,7 +123,7 @@ def add_global_options(parser: argparse.ArgumentParser) -> None:
 
 def add_actions(parser: argparse.ArgumentParser) -> Actions:
     """Let a command have actions, such as ``send`` of ``mail``; ``args.action(args)`` runs the one that was chosen."""
-    return parser.add_subparsers(metavar="ACTION", required=True)
+    return parser.add_subparsers(metavar="ACTION", required=True, help="what to do; each has --help")
 
 
 def add_action(

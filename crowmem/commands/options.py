@@ -43,6 +43,19 @@ def moment(text: str) -> str:
         ) from None
 
 
+def duration(text: str) -> float:
+    """A time span in seconds: a number with s, m, h, d or w behind it, seconds without."""
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+    number = text[:-1] if text[-1:] in units else text
+    try:
+        seconds = float(number) * units.get(text[-1:], 1)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= 1e10:  # NaN fails this too
+        raise ArgumentTypeError(f"{text!r} is no time span: write 90s, 30m, 12h or 7d")
+    return seconds
+
+
 def folder(text: str) -> str:
     """A folder as sessions record it: absolute, ``~`` expanded."""
     from pathlib import Path

@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Print the SQL that makes the roles crowmem_reader and crowmem_writer, to be piped into psql by the store's owner."""
+    """Print the SQL that makes the roles crowmem_reader and crowmem_writer, for psql run by the store's owner."""
     from crowmem.resources import sql_root
     from crowmem.statement import in_schema
     from crowmem.values import check_text
