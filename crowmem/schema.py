@@ -10,7 +10,7 @@ import functools
 import hashlib
 from typing import TYPE_CHECKING
 
-from crowmem.errors import ConfigError, SchemaMismatch, SchemaTooNew, SchemaTooOld
+from crowmem.errors import ConfigError, NotFound, SchemaMismatch, SchemaTooNew, SchemaTooOld
 from crowmem.resources import sql_root
 from crowmem.statement import statement
 from crowmem.values import now_text
@@ -52,14 +52,17 @@ async def apply_schema(driver: Driver, where: str) -> None:
         SchemaMismatch: the database belongs to something else.
         SchemaTooOld: a v4 crow store; or steps are missing and the store was opened read-only.
         SchemaTooNew: a newer crowmem made it.
+        NotFound: the database is empty, and the store was opened read-only.
         ConfigError: the database's encoding is not UTF-8.
     """
     if await _is_current(driver, where):
         return
     if driver.read_only:
+        if not any(table == "messages" for table, _ in await driver.run(COLUMNS, {})):
+            raise NotFound(f"{where}: there is no store in this database yet; opened without read_only it is made")
         raise SchemaTooOld(
-            f"{where}: the schema is older than this crowmem (or the store is new), and a read-only store cannot "
-            "be brought up to date; open it once without read_only, or import it into a new one with `crowmem import`"
+            f"{where}: the schema is older than this crowmem, and a read-only store cannot be brought up to date; "
+            "open it once without read_only, or import it into a new one with `crowmem import`"
         )
     for name, checksum, text in steps(driver.dialect):
         async with driver.transaction() as tx:

@@ -193,6 +193,7 @@ class Messages(Repository[M]):
         after: Any = None,
         before: Any = None,
         include_forks: bool = True,
+        injected: bool = True,
         order: str = "asc",
         limit: int = 1000,
         offset: int = 0,
@@ -208,6 +209,7 @@ class Messages(Repository[M]):
             after: created later than this; datetime or ISO 8601 text.
             before: created earlier than this.
             include_forks: False leaves out forks' own messages.
+            injected: False leaves out text that a program put in (wrappers, compaction summaries).
             order: "asc" (oldest first) or "desc".
             limit: most messages to return, 1 to 100,000.
             offset: how many to pass over; for deep pages use after_id.
@@ -223,6 +225,7 @@ class Messages(Repository[M]):
             after=optional_time_text("after", after),
             before=optional_time_text("before", before),
             include_forks=bool(include_forks),
+            injected=bool(injected),
             after_id=None if after_id is None else check_range("after_id", after_id, *INTEGER),
             limit=check_range("limit", limit, 1, MOST),
             offset=check_range("offset", offset, 0, 2**62),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 HITS = statement("search_hits", Message)
 SESSIONS = statement("search_sessions")
+LAGGING = statement("search_lagging")
 
 MATCHES = ("all", "any")
 MOST = 1000  # hits of one page
@@ -128,6 +129,17 @@ class Search(Repository[M]):
             found = await search.run()
             asked = asked.unquoted()
         return await self._hits(found[first:], parsed)
+
+    @operation
+    async def lagging(self, *, most: int = 1000) -> int:
+        """How many messages that another program wrote are not indexed yet, so that a read-only store does not find them.
+
+        A store that may write indexes them before it searches.
+
+        Args:
+            most: where counting ends, 1 to 1,000,000.
+        """
+        return int(await self._value(LAGGING, most=check_range("most", most, 1, 1_000_000)))
 
     @operation
     async def reindex(self, *, stem: bool | None = None, progress: Callable[[int, int], object] | None = None) -> int:

@@ -17,6 +17,10 @@ limit :most;
 -- How many messages there are.
 select count(*) from main.messages;
 
+-- name: search_lagging :one int
+-- How many messages of other programs are not indexed yet, the counting ending at :most.
+select count(*) from (select 1 from main.messages where indexed = 0 limit :most) waiting;
+
 -- name: search_after :many int, text, text, text, text, int, int
 -- The messages after an id, in order: id, agent id, role, stamp, data, injected, indexed.
 select id, agent_id, role, created_at, cast(data as text), injected, indexed from main.messages

@@ -37,6 +37,7 @@ where (cast(:session_id as text) is null or m.agent_id in (select agent_id from 
     and (cast(:after as text) is null or m.created_at collate "C" > :after)
     and (cast(:before as text) is null or m.created_at collate "C" < :before)
     and (cast(:include_forks as boolean) or m.fork_idx <= 1)
+    and (cast(:injected as boolean) or m.injected = 0)
     and (cast(:after_id as bigint) is null or m.id > :after_id)
 order by m.id
 limit :limit offset :offset;
@@ -52,6 +53,7 @@ where (cast(:session_id as text) is null or m.agent_id in (select agent_id from 
     and (cast(:after as text) is null or m.created_at collate "C" > :after)
     and (cast(:before as text) is null or m.created_at collate "C" < :before)
     and (cast(:include_forks as boolean) or m.fork_idx <= 1)
+    and (cast(:injected as boolean) or m.injected = 0)
     and (cast(:after_id as bigint) is null or m.id < :after_id)
 order by m.id desc
 limit :limit offset :offset;

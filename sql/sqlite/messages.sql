@@ -33,6 +33,7 @@ where (:session_id is null or m.agent_id in (select agent_id from agents where s
     and (:after is null or m.created_at > :after)
     and (:before is null or m.created_at < :before)
     and (:include_forks or m.fork_idx <= 1)
+    and (:injected or m.injected = 0)
     and (:after_id is null or m.id > :after_id)
 order by m.id
 limit :limit offset :offset;
@@ -48,6 +49,7 @@ where (:session_id is null or m.agent_id in (select agent_id from agents where s
     and (:after is null or m.created_at > :after)
     and (:before is null or m.created_at < :before)
     and (:include_forks or m.fork_idx <= 1)
+    and (:injected or m.injected = 0)
     and (:after_id is null or m.id < :after_id)
 order by m.id desc
 limit :limit offset :offset;
