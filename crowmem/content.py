@@ -19,6 +19,9 @@ def search_text(message: Mapping[str, Any]) -> str:
     The content (text, or the text blocks of a list, nested lists of tool results included), the reasoning, and each
     tool call's name and arguments. What is not text is passed over.
     """
+    content = message.get("content")
+    if type(content) is str and "reasoning_content" not in message and "tool_calls" not in message:
+        return content
     return "\n".join(part for part in _parts(message) if part)
 
 
@@ -91,12 +94,16 @@ def title(message: Mapping[str, Any]) -> str | None:
 
     Half characters and NULs, which a plain text column cannot hold, are replaced by U+FFFD.
     """
-    text = " ".join(content_texts(message.get("content"))).strip()[:TITLE_CHARACTERS].strip()
+    content = message.get("content")
+    text = content if type(content) is str else " ".join(content_texts(content))
+    text = text.strip()[:TITLE_CHARACTERS].strip()
     return _HALF.sub("\ufffd", text) or None
 
 
 def tool_names(message: Mapping[str, Any]) -> list[str]:
     """The names of the tools that a message calls, in order, without repeats."""
+    if "tool_calls" not in message and type(message.get("content")) is str:
+        return []
     names = [call.get("name") for call in _calls(message)]
     return list(dict.fromkeys(name for name in names if isinstance(name, str) and name))
 

@@ -6,6 +6,7 @@ hyphens. On the wire a trunk (fork 1) goes by its bare session name, a fork by i
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 from crowmem.errors import InvalidValue
@@ -34,6 +35,11 @@ def parse_agent_id(text: str) -> AgentId:
     """
     if not isinstance(text, str):
         raise InvalidValue(f"malformed agent_id {text!r}: expected text such as 'session-1-1'")
+    return _parsed(text)
+
+
+@functools.lru_cache(maxsize=4096)
+def _parsed(text: str) -> AgentId:
     parts = text.rsplit("-", 2)
     if len(parts) == 3 and parts[0] and all(_is_index(part) for part in parts[1:]):
         return AgentId(parts[0], int(parts[1]), int(parts[2]))

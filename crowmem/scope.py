@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
+import time
 from base64 import b32encode
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -38,6 +39,7 @@ MOST_TOOLS = 64  # of one message; more would crowd its text out of the index ro
 MOST_WEEKS = 256  # words of one search for a range of time
 _HASH = 12  # characters of five bits: among a million names two are alike in one store of two million
 _SAFE = re.compile("[a-z0-9]{1,11}")
+_STORED = re.compile(r"\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{6}\+00:00", re.ASCII)
 
 
 def scope_words(
@@ -53,18 +55,26 @@ def scope_words(
         injected: whether its text was put in by a program, not written by the user.
         tools: names of the tools that it calls.
     """
-    words = [word(SESSION, session_id), word(ROLE, role), week_word(moment(created_at))]
-    if agent_id != build_agent_id(session_id, 1):
-        words += [MARK + OTHER_AGENT, word(AGENT, agent_id)]
-        parts = agent_parts(agent_id)
-        if parts.agent_idx != 1:
-            words += [MARK + LATER_INDEX, word(INDEX, str(parts.agent_idx))]
-        if parts.fork_idx != 1:
-            words.append(MARK + FORK)
+    words = [word(SESSION, session_id), word(ROLE, role), stamp_word(created_at), *_agent_words(session_id, agent_id)]
     if injected:
         words.append(MARK + INJECTED)
-    words.extend(islice(dict.fromkeys(word(TOOL, tool) for tool in tools), MOST_TOOLS))
+    if tools:
+        words.extend(islice(dict.fromkeys(word(TOOL, tool) for tool in tools), MOST_TOOLS))
     return words
+
+
+@functools.lru_cache(maxsize=4096)
+def _agent_words(session_id: str, agent_id: str) -> tuple[str, ...]:
+    """The words of an agent; none for its session's first."""
+    if agent_id == build_agent_id(session_id, 1):
+        return ()
+    words = [MARK + OTHER_AGENT, word(AGENT, agent_id)]
+    parts = agent_parts(agent_id)
+    if parts.agent_idx != 1:
+        words += [MARK + LATER_INDEX, word(INDEX, str(parts.agent_idx))]
+    if parts.fork_idx != 1:
+        words.append(MARK + FORK)
+    return tuple(words)
 
 
 def word(kind: str, text: str) -> str:
@@ -86,6 +96,24 @@ def agent_parts(agent_id: str) -> AgentId:
         return parse_agent_id(agent_id)
     except InvalidValue:
         return AgentId(agent_id, 1, 1)
+
+
+def stamp_word(created_at: str) -> str:
+    """The word of a stored stamp's week, as `week_word`; days of the past are remembered."""
+    if _STORED.fullmatch(created_at) and created_at[:10] < _horizon(int(time.time() // 3600)):
+        return _day_word(created_at[:10])
+    return week_word(moment(created_at))
+
+
+@functools.lru_cache(maxsize=1)
+def _horizon(hour: int) -> str:
+    """A day: what is stamped earlier lies not too far ahead of the clock. For an hour since 1970, as it is asked."""
+    return (datetime.fromtimestamp(hour * 3600, UTC) + _AHEAD).date().isoformat()
+
+
+@functools.lru_cache(maxsize=4096)
+def _day_word(day: str) -> str:
+    return week_word(moment(day))
 
 
 def week_word(stamp: datetime) -> str:

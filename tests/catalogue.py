@@ -1,23 +1,23 @@
-"""Every statement that the package binds; only repositories, the schema and the opening of a store may."""
+"""Every statement that the package binds, wherever in it."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
 
-from crowmem import repositories
+import crowmem
 from crowmem.statement import Statement
+
+APART = ("crowmem.mcp", "crowmem.commands", "crowmem.importers")  # bind none; an extra may be needed to import them
 
 
 def bound_statements() -> dict[str, Statement]:
     """Statements by name."""
-    names = [module.name for module in pkgutil.iter_modules(repositories.__path__, "crowmem.repositories.")]
     found: dict[str, Statement] = {}
-    for name in (*names, "crowmem.schema", "crowmem.opening", "crowmem.branches", "crowmem.leasing", "crowmem.locks"):
-        for value in vars(importlib.import_module(name)).values():
-            for one in (
-                value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else (value,)
-            ):
-                if isinstance(one, Statement):
-                    found[one.name] = one
+    for module in pkgutil.walk_packages(crowmem.__path__, "crowmem."):
+        if module.name.startswith(APART):
+            continue
+        for value in vars(importlib.import_module(module.name)).values():
+            several = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else (value,)
+            found |= {one.name: one for one in several if isinstance(one, Statement)}
     return found

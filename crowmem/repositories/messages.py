@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from crowmem.content import content_texts, title
+from crowmem.content import content_texts
 from crowmem.errors import InvalidValue
-from crowmem.ids import AgentId, parse_agent_id
+from crowmem.ids import parse_agent_id
 from crowmem.image_keeping import keep, put_back
 from crowmem.images import Extracted, extract
-from crowmem.indexing import Entry, entry
+from crowmem.message_rows import make_row, put, put_many
 from crowmem.operation import M, Repository, operation
 from crowmem.records import Message
 from crowmem.statement import statement
@@ -23,23 +22,13 @@ from crowmem.values import (
     check_range,
     check_text,
     check_texts,
-    encode_object,
-    now_text,
     optional_time_text,
-    time_text,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from crowmem.drivers import Driver
 
-
-PUT = statement("message_put")
-ADD = statement("message_add")
-INDEX_ADD = statement("message_index_add")
-STATS_ADD = statement("message_stats_add")
-COUNT = statement("session_add_messages")
 GET = statement("message_get", Message)
 LOAD = statement("message_load")
 VIEW = statement("message_view")
@@ -54,7 +43,6 @@ RECENT = statement("message_recent")
 MOST = 100_000  # rows of one page
 LOOKS = 10  # how often a follower looks whether the writers it saw have ended, before it holds back behind them
 LOOK_S = 0.01
-USAGE = ("prompt_tokens", "completion_tokens", "total_tokens")
 
 
 class Messages(Repository[M]):
@@ -89,12 +77,13 @@ class Messages(Repository[M]):
             OutcomeUnknown: the connection broke; look whether it is there before adding it again.
         """
         place = parse_agent_id(check_text("agent_id", agent_id))
-        found = self._extracted(message, "message")
         stem, dialect = self._store.stem, self._driver.dialect
-        row = _row(agent_id, place, found.message, usage, created_at, injected, stem, dialect, "message")
-        if not found.keys:
-            return await _put(self._driver, place, row)
-        return await keep(self._driver, self._store, found.blobs, lambda tx: _put(tx, place, row))
+        found = None if self._holds_no_image(message) else extract(message, "message")  # type: ignore[arg-type]
+        kept = message if found is None else found.message
+        row = make_row(agent_id, place, kept, usage, created_at, injected, stem, dialect, "message")
+        if found is None or not found.keys:
+            return await put(self._driver, place, row)
+        return await keep(self._driver, self._store, found.blobs, lambda tx: put(tx, place, row))
 
     @operation
     async def add_many(
@@ -123,7 +112,10 @@ class Messages(Repository[M]):
         """
         place = parse_agent_id(check_text("agent_id", agent_id))
         given = check_list("messages", messages)
-        found = [self._extracted(message, f"messages[{number}]") for number, message in enumerate(given)]
+        found = [
+            Extracted(message, {}, ()) if self._holds_no_image(message) else extract(message, f"messages[{number}]")
+            for number, message in enumerate(given)
+        ]
         columns = zip(
             [one.message for one in found],
             _as_many("usages", usages, given),
@@ -133,21 +125,23 @@ class Messages(Repository[M]):
         )
         stem, dialect = self._store.stem, self._driver.dialect
         rows = [
-            _row(agent_id, place, message, usage, created_at, bool(flag), stem, dialect, f"messages[{number}]")
+            make_row(agent_id, place, message, usage, created_at, bool(flag), stem, dialect, f"messages[{number}]")
             for number, (message, usage, created_at, flag) in enumerate(columns)
         ]
         if not rows:
             return []
         if any(one.keys for one in found):
             blobs = {key: data for one in found for key, data in one.blobs.items()}
-            return await keep(self._driver, self._store, blobs, lambda tx: _put_many(tx, place, rows))
-        return await _put_many(self._driver, place, rows)
+            return await keep(self._driver, self._store, blobs, lambda tx: put_many(tx, place, rows))
+        return await put_many(self._driver, place, rows)
 
-    def _extracted(self, message: Any, what: str) -> Extracted:
-        """A message without its images; what is no message is left to the check that follows."""
-        if self._store.images is None or type(message) is not dict:
-            return Extracted(message, {}, ())
-        return extract(message, what)
+    def _holds_no_image(self, message: Any) -> bool:
+        """Whether none can be in it: there is no image store, it is text and no more, or no message at all."""
+        return (
+            self._store.images is None
+            or type(message) is not dict
+            or (len(message) == 2 and "role" in message and type(message.get("content")) is str)
+        )
 
     @operation
     async def get(self, message_id: int) -> Message | None:
@@ -282,102 +276,6 @@ class Messages(Repository[M]):
         return fallback
 
 
-async def _put(driver: Driver, place: AgentId, row: _Row) -> int:
-    """Write one message, in a transaction of its own or in the one given."""
-    if driver.dialect == "postgres":
-        first = _is_first(place)
-        summary = {"session_id": place.session_id, "trunk": _is_trunk(place), "first": first}
-        index = {"lens": row.index.lengths, "tsvs": row.index.texts}
-        put = {**row.columns, **summary, **index, "title": row.title if first else None}
-        [[new_id]] = await driver.run(PUT, put)
-        return int(new_id)
-    async with driver.transaction() as tx:
-        [[new_id]] = await tx.run(ADD, row.columns)
-        for index_row in row.index.rows(new_id):
-            await tx.run(INDEX_ADD, index_row)
-        await tx.run(COUNT, _summary(place, [row]))
-        return int(new_id)
-
-
-async def _put_many(driver: Driver, place: AgentId, rows: list[_Row]) -> list[int]:
-    """Write many messages of one agent in one transaction."""
-    async with driver.transaction() as tx:
-        ids = [int(new_id) for (new_id,) in await tx.run_batch(ADD, [row.columns for row in rows])]
-        index_rows = [one for row, new_id in zip(rows, ids, strict=True) for one in row.index.rows(new_id)]
-        if index_rows:
-            await tx.run_batch(INDEX_ADD, index_rows)
-            if driver.dialect == "postgres":
-                words = sum(sum(row.index.lengths) for row in rows)
-                await tx.run(STATS_ADD, {"docs": len(index_rows), "toks": words})
-        await tx.run(COUNT, _summary(place, rows))
-    return ids
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """One message ready to be written."""
-
-    place: AgentId
-    columns: dict[str, Any]
-    index: Entry
-    title: str | None
-
-
-def _row(
-    agent_id: str,
-    place: AgentId,
-    message: Mapping[str, Any],
-    usage: Mapping[str, Any] | None,
-    created_at: Any,
-    injected: bool,
-    stem: bool,
-    dialect: str,
-    what: str,
-) -> _Row:
-    data = encode_object(message, what)
-    stamp = now_text() if created_at is None else time_text("created_at", created_at)
-    role = _role(message, what)
-    index = entry(
-        message,
-        session_id=place.session_id,
-        agent_id=agent_id,
-        role=role,
-        created_at=stamp,
-        injected=injected,
-        stem=stem,
-        dialect=dialect,
-    )
-    columns = {
-        "agent_id": agent_id,
-        "fork_idx": place.fork_idx,
-        "created_at": stamp,
-        "data": data,
-        "role": role,
-        "indexed": index.indexed,
-        "injected": int(injected),
-        **_usage(usage, what),
-    }
-    return _Row(place, columns, index, title(message))
-
-
-def _role(message: Mapping[str, Any], what: str) -> str:
-    role = message.get("role")
-    return "" if role is None else check_text(f"{what}.role", role, empty=True)
-
-
-def _usage(usage: Mapping[str, Any] | None, what: str) -> dict[str, int | None]:
-    if usage is None:
-        return dict.fromkeys(USAGE)
-    if not hasattr(usage, "get"):
-        raise InvalidValue(
-            f"usage of {what} is of type {type(usage).__name__}, expected a dict with {', '.join(USAGE)}"
-        )
-    return {
-        name: None if usage.get(name) is None else check_range(f"usage.{name} of {what}", usage.get(name), 0, 2**31 - 1)
-        for name in USAGE
-    }
-
-
 def _as_many(name: str, values: Sequence[Any] | None, messages: list[Any]) -> list[Any]:
     found = [None] * len(messages) if values is None else check_list(name, values)
     if len(found) != len(messages):
@@ -385,26 +283,6 @@ def _as_many(name: str, values: Sequence[Any] | None, messages: list[Any]) -> li
             f"{name} has {len(found):,} items for {len(messages):,} messages: give one each, or none at all"
         )
     return found
-
-
-def _is_trunk(place: AgentId) -> int:
-    return int(place.fork_idx == 1)
-
-
-def _is_first(place: AgentId) -> int:
-    return int(place.fork_idx == 1 and place.agent_idx == 1)
-
-
-def _summary(place: AgentId, rows: list[_Row]) -> dict[str, Any]:
-    return {
-        "session_id": place.session_id,
-        "messages": len(rows),
-        "last": max(row.columns["created_at"] for row in rows),
-        "trunk": _is_trunk(place),
-        "first": _is_first(place),
-        "title_first": rows[0].title,
-        "title_second": rows[1].title if len(rows) > 1 else None,
-    }
 
 
 def _assistant_text(message: Any) -> str:

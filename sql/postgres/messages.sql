@@ -1,13 +1,5 @@
 -- Messages: rows of the crow format, read by agent, by session, and in the order they were written.
 
--- name: message_add :many int
--- Append one message, indexed by us; returns its id.
--- differs: used in batches only; a single message takes message_put.
-insert into main.messages (agent_id, fork_idx, created_at, data, role, prompt_tokens, completion_tokens, total_tokens, indexed, injected)
-values (:agent_id, :fork_idx, :created_at, cast(cast(:data as text) as json), :role, :prompt_tokens, :completion_tokens,
-    :total_tokens, 1, :injected)
-returning id;
-
 -- name: message_view :many text
 -- A fork's view: its parent's rows up to the anchor, the parent's own view included, then its own.
 -- differs: an anchor that is no number shares nothing, where a cast would fail.
@@ -114,6 +106,55 @@ with added as (
         trunk_messages = s.trunk_messages + :trunk,
         first_messages = s.first_messages + :first,
         title = coalesce(s.title, case when :first = 1 and s.first_messages = 1 then cast(:title as text) end)
+)
+select id from added;
+
+-- name: message_put_many :many int
+-- Append many messages of one agent with their index rows and their session's summary, in one round trip; returns their ids,
+-- which are in the order of the messages when sorted.
+-- The arrays that end in _each have one item a message. :numbers, :docs, :lens and :tsvs have one an index row; a number is a
+-- message's place in those arrays, from 1. The others are as in session_add_messages.
+-- only: postgres; SQLite runs message_add and message_index_add once each.
+with given as (
+    select * from unnest(cast(:created_at_each as text[]), cast(:data_each as text[]), cast(:role_each as text[]),
+        cast(:prompt_tokens_each as integer[]), cast(:completion_tokens_each as integer[]),
+        cast(:total_tokens_each as integer[]), cast(:indexed_each as integer[]), cast(:injected_each as integer[]))
+        with ordinality as g (created_at, data, role, prompt_tokens, completion_tokens, total_tokens, indexed, injected, place)
+), added as (
+    insert into main.messages (agent_id, fork_idx, created_at, data, role, prompt_tokens, completion_tokens, total_tokens,
+        indexed, injected)
+    select :agent_id, :fork_idx, created_at, cast(data as json), role, prompt_tokens, completion_tokens, total_tokens,
+        indexed, injected
+    from given order by place
+    returning id
+), numbered as (
+    select id, row_number() over (order by id) as place from added
+), words as (
+    insert into main.message_index (message_id, doc, len, tsv)
+    select n.id, d.doc, d.len, cast(d.tsv || U&' ''\E000b' || (n.id >> 14) || '''' as tsvector)
+    from unnest(cast(:numbers as integer[]), cast(:docs as integer[]), cast(:lens as integer[]), cast(:tsvs as text[]))
+        as d (place, doc, len, tsv)
+    join numbered n using (place)
+), stats as (
+    insert into main.search_stats as s (slot, docs, toks)
+    select pg_backend_pid() & 255, count(*), sum(len) from unnest(cast(:lens as integer[])) as d (len) having count(*) > 0
+    on conflict (slot) do update set docs = s.docs + excluded.docs, toks = s.toks + excluded.toks
+), summary as (
+    insert into main.session_summaries as s
+        (session_id, all_activity, all_messages, trunk_activity, trunk_messages, first_messages, title)
+    values (:session_id, :last, :messages, case when :trunk = 1 then :last else '' end, cast(:messages as bigint) * :trunk,
+        cast(:messages as bigint) * :first, case when :first = 1 then cast(:title_second as text) end)
+    on conflict (session_id) do update set
+        all_activity = case when s.all_messages = 0 then excluded.all_activity
+            else greatest(s.all_activity, excluded.all_activity) end,
+        all_messages = s.all_messages + excluded.all_messages,
+        trunk_activity = case when :trunk = 0 then s.trunk_activity
+            when s.trunk_messages = 0 then excluded.trunk_activity
+            else greatest(s.trunk_activity, excluded.trunk_activity) end,
+        trunk_messages = s.trunk_messages + excluded.trunk_messages,
+        first_messages = s.first_messages + excluded.first_messages,
+        title = coalesce(s.title, case when :first = 1 and s.first_messages = 0 then excluded.title
+            when :first = 1 and s.first_messages = 1 then cast(:title_first as text) end)
 )
 select id from added;
 

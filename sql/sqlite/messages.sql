@@ -2,9 +2,10 @@
 
 -- name: message_add :many int
 -- Append one message, indexed by us; returns its id.
--- differs: its index rows and its session's summary are statements of their own in the same transaction.
+-- only: sqlite; its index rows and its session's summary are statements of their own in the same transaction, where PostgreSQL
+-- takes message_put and message_put_many.
 insert into messages (agent_id, fork_idx, created_at, data, role, prompt_tokens, completion_tokens, total_tokens, indexed, injected)
-values (:agent_id, :fork_idx, :created_at, :data, :role, :prompt_tokens, :completion_tokens, :total_tokens, 1, :injected)
+values (:agent_id, :fork_idx, :created_at, :data, :role, :prompt_tokens, :completion_tokens, :total_tokens, :indexed, :injected)
 returning id;
 
 -- name: message_view :many text

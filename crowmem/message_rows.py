@@ -1,0 +1,199 @@
+"""What a message becomes in the tables, and how one or many are written with their index rows and their session's line.
+
+On PostgreSQL one message, or some hundreds, are a single statement: one round trip, one commit. On SQLite a round trip
+costs nothing, and a transaction of three statements does the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from crowmem.content import title
+from crowmem.errors import InvalidValue
+from crowmem.indexing import Entry, entry
+from crowmem.statement import statement
+from crowmem.values import check_range, check_text, encode_object, now_text, time_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from crowmem.drivers import Driver
+    from crowmem.ids import AgentId
+
+PUT = statement("message_put")
+PUT_MANY = statement("message_put_many")
+ADD = statement("message_add")
+INDEX_ADD = statement("message_index_add")
+COUNT = statement("session_add_messages")
+
+USAGE = ("prompt_tokens", "completion_tokens", "total_tokens")
+PIECE_ROWS = 500  # of one statement over arrays,
+PIECE_CHARACTERS = 4 * 1024 * 1024  # which ends after so many of JSON
+_OWN_COLUMNS = ("created_at", "data", "role", *USAGE, "indexed", "injected")  # not the same for all of one agent's
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One message ready to be written.
+
+    Attributes:
+        columns: of its row in ``messages``, but for the id.
+        index: its index rows.
+        title: what it would be as a session's title; None when its agent gives none.
+    """
+
+    columns: dict[str, Any]
+    index: Entry
+    title: str | None
+
+
+def make_row(
+    agent_id: str,
+    place: AgentId,
+    message: Mapping[str, Any],
+    usage: Mapping[str, Any] | None,
+    created_at: Any,
+    injected: bool,
+    stem: bool,
+    dialect: str,
+    what: str,
+) -> Row:
+    """Check and encode a message, and find its words.
+
+    Raises:
+        InvalidValue: it cannot be stored; the error names it as ``what``.
+    """
+    data = encode_object(message, what)
+    stamp = now_text() if created_at is None else time_text("created_at", created_at)
+    given = message.get("role")
+    role = "" if given is None else check_text(f"{what}.role", given, empty=True)
+    index = entry(
+        message,
+        session_id=place.session_id,
+        agent_id=agent_id,
+        role=role,
+        created_at=stamp,
+        injected=injected,
+        stem=stem,
+        dialect=dialect,
+    )
+    columns = {
+        "agent_id": agent_id,
+        "fork_idx": place.fork_idx,
+        "created_at": stamp,
+        "data": data,
+        "role": role,
+        "prompt_tokens": None,
+        "completion_tokens": None,
+        "total_tokens": None,
+        "indexed": index.indexed,
+        "injected": int(injected),
+    }
+    if usage is not None:
+        columns.update(_counted(usage, what))
+    return Row(columns, index, title(message) if _is_first(place) else None)
+
+
+def _counted(usage: Mapping[str, Any], what: str) -> dict[str, int | None]:
+    if not hasattr(usage, "get"):
+        raise InvalidValue(
+            f"usage of {what} is of type {type(usage).__name__}, expected a dict with {', '.join(USAGE)}"
+        )
+    return {
+        name: None if usage.get(name) is None else check_range(f"usage.{name} of {what}", usage.get(name), 0, 2**31 - 1)
+        for name in USAGE
+    }
+
+
+async def put(driver: Driver, place: AgentId, row: Row) -> int:
+    """Write one message and return its id."""
+    if driver.dialect == "postgres":
+        rest = {
+            "session_id": place.session_id,
+            "trunk": _is_trunk(place),
+            "first": _is_first(place),
+            "title": row.title,
+            "lens": row.index.lengths,
+            "tsvs": row.index.texts,
+        }
+        [[new_id]] = await driver.run(PUT, row.columns | rest)
+        return int(new_id)
+    async with driver.transaction() as tx:
+        [[new_id]] = await tx.run(ADD, row.columns)
+        for index_row in row.index.rows(new_id):
+            await tx.run(INDEX_ADD, index_row)
+        await tx.run(COUNT, _summary(place, (row,)))
+        return int(new_id)
+
+
+async def put_many(driver: Driver, place: AgentId, rows: Sequence[Row]) -> list[int]:
+    """Write many messages of one agent, all or none, and return their ids."""
+    if driver.dialect == "postgres":
+        pieces = list(_pieces(rows))
+        if len(pieces) == 1:
+            return await _put_piece(driver, place, rows)
+        async with driver.transaction() as tx:
+            return [new_id for piece in pieces for new_id in await _put_piece(tx, place, piece)]
+    async with driver.transaction() as tx:
+        ids = [int(new_id) for (new_id,) in await tx.run_batch(ADD, [row.columns for row in rows])]
+        await tx.run_batch(
+            INDEX_ADD, [one for row, new_id in zip(rows, ids, strict=True) for one in row.index.rows(new_id)]
+        )
+        await tx.run(COUNT, _summary(place, rows))
+    return ids
+
+
+async def _put_piece(driver: Driver, place: AgentId, rows: Sequence[Row]) -> list[int]:
+    """One statement over arrays."""
+    index = [
+        (number, doc, length, text)
+        for number, row in enumerate(rows, 1)
+        for doc, (length, text) in enumerate(zip(row.index.lengths, row.index.texts, strict=True))
+    ]
+    arrays = {f"{name}_each": [row.columns[name] for row in rows] for name in _OWN_COLUMNS}
+    numbers, docs, lengths, texts = ([one[part] for one in index] for part in range(4))
+    found = await driver.run(
+        PUT_MANY,
+        {
+            **arrays,
+            "agent_id": rows[0].columns["agent_id"],
+            "fork_idx": place.fork_idx,
+            "numbers": numbers,
+            "docs": docs,
+            "lens": lengths,
+            "tsvs": texts,
+            **_summary(place, rows),
+        },
+    )
+    return sorted(int(new_id) for (new_id,) in found)
+
+
+def _pieces(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    start, size = 0, 0
+    for number, row in enumerate(rows):
+        if number - start == PIECE_ROWS or size >= PIECE_CHARACTERS:
+            yield rows[start:number]
+            start, size = number, 0
+        size += len(row.columns["data"])
+    yield rows[start:]
+
+
+def _summary(place: AgentId, rows: Sequence[Row]) -> dict[str, Any]:
+    return {
+        "session_id": place.session_id,
+        "messages": len(rows),
+        "last": rows[0].columns["created_at"] if len(rows) == 1 else max(row.columns["created_at"] for row in rows),
+        "trunk": _is_trunk(place),
+        "first": _is_first(place),
+        "title_first": rows[0].title,
+        "title_second": rows[1].title if len(rows) > 1 else None,
+    }
+
+
+def _is_trunk(place: AgentId) -> int:
+    return int(place.fork_idx == 1)
+
+
+def _is_first(place: AgentId) -> int:
+    return int(place.fork_idx == 1 and place.agent_idx == 1)
