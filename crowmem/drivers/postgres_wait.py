@@ -73,27 +73,31 @@ class PostgresWatcher(Watcher):
     def watch(self) -> None:
         """Listen, ask and tell until nobody needs it."""
         line = _Line(self._settings)
+        try:
+            self._watch(line)
+        finally:
+            line.close()
+
+    def _watch(self, line: _Line) -> None:
         failures = 0
         quiet_since = time.monotonic()
         while True:
             if not self.is_idle or self._untold:
                 quiet_since = time.monotonic()
-            if (self.closing and not self._untold) or time.monotonic() - quiet_since > LINGER_S:
-                if self.may_end():
-                    break
-                quiet_since = time.monotonic()
+            done = (self.closing and not self._untold) or time.monotonic() - quiet_since > LINGER_S
+            if done and self.may_end():
+                return
             try:
                 self._turn(line)
                 failures = 0
             except (psycopg.Error, TimeoutError):
                 line.close()
                 if self.closing:
-                    break
+                    return
                 if failures:  # not a connection that just ended: let the waiters look for themselves meanwhile
                     self.wake_all()
                 self.sleep(RETRIES_S[min(failures, len(RETRIES_S) - 1)])
                 failures += 1
-        line.close()
 
     def _turn(self, line: _Line) -> None:
         """One round: connect if need be, tell, hear, ask, sleep."""
@@ -112,7 +116,7 @@ class PostgresWatcher(Watcher):
         wake_at = line.next_look if not self.is_idle else time.monotonic() + LINGER_S
         with self.mutex:
             wake_at = min([wake_at, *self._untold.values()])
-        if not self.has_fresh and not (self.closing and self._untold):
+        if not self.has_fresh and not self.closing:
             self.sleep(wake_at - time.monotonic(), line.file)
 
     def _send(self, line: _Line) -> None:

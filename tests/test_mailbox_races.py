@@ -1,0 +1,447 @@
+"""The mailbox under real concurrency: threads, processes, kills, locks and plans that would hand things out twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psycopg
+import pytest
+from mailboxes import execute, let_time_pass
+
+from crowmem import Memory
+from crowmem.errors import Busy, LeaseLost
+
+ROUNDS = 60  # of each race here; the full measurement (bench/claim.py) runs a thousand
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def in_processes(count, body, url, *arguments):
+    """Run a body in fresh processes that start together; their printed lines."""
+    script = (
+        "import sys\nfrom crowmem import Memory\nfrom crowmem.errors import *\n"
+        "url, number = sys.argv[1], int(sys.argv[2])\n"
+        "arguments = sys.argv[3:]\n"
+        "memory = Memory.open(url, busy_timeout_s=60)\nprint('ready', flush=True)\nsys.stdin.readline()\n" + body
+    )
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, url, str(number), *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+        for number in range(count)
+    ]
+    for one in started:
+        assert one.stdout.readline() == "ready\n"
+    for one in started:
+        one.stdin.write("go\n")
+        one.stdin.flush()
+    outputs = [one.communicate()[0].split() for one in started]
+    assert [one.returncode for one in started] == [0] * count
+    return outputs
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request, tmp_path):
+    if request.param == "sqlite":
+        return str(tmp_path / "crow.db")
+    return request.getfixturevalue("pg_clean")
+
+
+@pytest.fixture
+def store(url):
+    with Memory.open(url, busy_timeout_s=60) as memory:
+        yield memory
+
+
+def race(*calls):
+    """Call all at the same moment; the results, exceptions included."""
+    barrier = threading.Barrier(len(calls))
+
+    def run(call):
+        barrier.wait()
+        try:
+            return call()
+        except LeaseLost as error:
+            return error
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return [future.result() for future in [pool.submit(run, call) for call in calls]]
+
+
+# --- exactly one wins ---
+
+
+def test_two_processes_finish_the_same_tasks(store, url):
+    for number in range(200):
+        store.tasks.launch(f"t{number}", "owner")
+    body = "print(sum(memory.tasks.finish(f't{n}', content='done') for n in range(200)))"
+    won = in_processes(2, body, url)
+    assert sum(int(count) for [count] in won) == 200
+    mail = store.mailbox.pending("owner")
+    assert sorted(one.task_id for one in mail) == sorted(f"t{n}" for n in range(200))
+
+
+def test_finish_against_cancel_and_reopen_against_reopen(url):
+    with Memory.open(url, busy_timeout_s=60) as one, Memory.open(url, busy_timeout_s=60) as two:
+        for number in range(ROUNDS):
+            task = f"t{number}"
+            one.tasks.launch(task, "owner")
+            finished, cancelled = race(lambda t=task: one.tasks.finish(t), lambda t=task: two.tasks.cancel(t))
+            assert finished + cancelled == 1
+            assert sum(mail.task_id == task for mail in one.mailbox.pending("owner")) == finished
+            reopened = race(lambda t=task: one.tasks.reopen(t), lambda t=task: two.tasks.reopen(t))
+            assert sum(reopened) == 1
+            finishes = race(lambda t=task: one.tasks.finish(t), lambda t=task: two.tasks.finish(t))
+            assert sum(finishes) == 1
+
+
+def test_an_ended_lease_against_its_late_acknowledgement(url):
+    with Memory.open(url, busy_timeout_s=60) as one, Memory.open(url, busy_timeout_s=60) as two:
+        for number in range(ROUNDS):
+            box = f"box{number}"
+            one.mailbox.send(box, "x")
+            [held] = one.mailbox.lease(box, "A", lease_s=30)
+            let_time_pass(one, 31)
+            acked, taken = race(lambda h=held: one.mailbox.ack(h), lambda b=box: two.mailbox.lease(b, "B"))
+            assert (acked is None) != bool(taken)
+            if taken:
+                assert isinstance(acked, LeaseLost)
+                assert taken[0].token > held.token
+
+
+def test_two_leases_race_for_one_item(url):
+    with Memory.open(url, busy_timeout_s=60) as one, Memory.open(url, busy_timeout_s=60) as two:
+        for number in range(ROUNDS):
+            box = f"box{number}"
+            one.mailbox.send(box, "x")
+            got = race(lambda b=box: one.mailbox.lease(b, "A"), lambda b=box: two.mailbox.lease(b, "B"))
+            assert sorted(map(len, got)) == [0, 1]
+            [held] = got[0] or got[1]
+            acks = race(lambda h=held: one.mailbox.ack(h), lambda h=held: two.mailbox.ack(h))
+            assert sorted(isinstance(ack, LeaseLost) for ack in acks) == [False, True]
+
+
+def test_the_same_rows_acknowledged_in_opposite_orders(url):
+    with Memory.open(url, busy_timeout_s=60) as one, Memory.open(url, busy_timeout_s=60) as two:
+        for _ in range(10):
+            one.mailbox.send_many("a", ["x"] * 200)
+            held = one.mailbox.lease("a", "w", limit=200)
+            race(lambda h=held: one.mailbox.ack_many(h), lambda h=held: two.mailbox.ack_many(h[::-1]))
+            counts = one.mailbox.count("a")
+            assert (counts["leased"], counts["pending"]) == (0, 0)
+        assert counts["delivered"] == 2000
+
+
+def test_racing_for_numbers_and_keys(url):
+    with Memory.open(url, busy_timeout_s=60) as one, Memory.open(url, busy_timeout_s=60) as two:
+        for number in range(ROUNDS // 3):
+            made = race(*[lambda s=store: s.tasks.launch_next("o").task_id for store in (one, two) * 3])
+            assert sorted(made, key=lambda name: int(name[5:])) == [f"task-{6 * number + n}" for n in range(1, 7)]
+            sent = race(
+                *[lambda s=store, n=number: s.mailbox.send("a", "x", key=f"k{n}").id for store in (one, two) * 3]
+            )
+            assert len(set(sent)) == 1
+
+
+# --- every item once ---
+
+
+def test_eight_processes_drain_a_mailbox(store, url):
+    sent = store.mailbox.send_many("a", ["x"] * 3000)
+    body = """
+idle = 0
+while idle < 20:
+    rows = memory.mailbox.claim("a", limit=7)
+    print(*[row.id for row in rows])
+    idle = 0 if rows else idle + 1
+"""
+    claimed = [int(found) for ids in in_processes(8, body, url) for found in ids]
+    assert len(claimed) == 3000
+    assert sorted(claimed) == sent
+
+
+def test_leasing_processes_that_are_killed_lose_nothing(store, url):
+    sent = store.mailbox.send_many("a", ["x"] * 300)
+    body = """
+import os, signal
+held = []
+while True:
+    held = memory.mailbox.lease("a", f"w{number}", limit=5, lease_s=0.3, ack=held)
+    if not held:
+        break
+    print(*[row.id for row in held], flush=True)
+    if number and held[0].attempts == 1 and held[0].id % 3 == 0:
+        print("killed", flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+    script = body.replace('print("killed", flush=True)', "sys.stdout.flush()")
+    with pytest.raises(AssertionError, match="-9"):
+        in_processes(4, script, url)
+    deadline = time.monotonic() + 60
+    while (counts := store.mailbox.count("a"))["delivered"] + counts["dead"] < 300 and time.monotonic() < deadline:
+        held = store.mailbox.lease("a", "rest", limit=50)
+        store.mailbox.ack_many(held)
+        store.mailbox.wait("a", timeout_s=0.5)
+    assert counts == {"pending": 0, "waiting": 0, "leased": 0, "delivered": len(sent), "dead": 0}
+
+
+def test_threads_share_one_store(store):
+    sent = store.mailbox.send_many("a", ["x"] * 1000)
+
+    def drain():
+        found = []
+        while rows := store.mailbox.claim("a", limit=3):
+            found += [row.id for row in rows]
+        return found
+
+    claimed = [one for found in race(*[drain] * 8) for one in found]
+    assert sorted(claimed) == sent
+
+
+def test_a_killed_consumer_has_had_its_attempt(store, url):
+    sent = store.mailbox.send("a", "x")
+    body = "import os; memory.mailbox.lease('a', 'child', lease_s=0.3); os.kill(os.getpid(), 9)"
+    with pytest.raises(AssertionError, match="-9"):
+        in_processes(1, body, url)
+    early = store.mailbox.lease("a", "parent")
+    assert [one.attempts for one in early] in ([], [2])  # [2]: this machine took 0.3 s for it
+    if not early:
+        assert store.mailbox.wait("a", timeout_s=10) is True
+        [late] = store.mailbox.lease("a", "parent")
+        assert (late.id, late.attempts) == (sent.id, 2)
+
+
+# --- plans, histories, snapshots (PostgreSQL) ---
+
+
+def test_a_limit_holds_whatever_the_planner_thinks(pg_clean):
+    with Memory.open(pg_clean) as memory:
+        memory.mailbox.send_many("a", ["x"] * 2000)
+    for off in (["hashagg"], ["hashagg", "hashjoin", "mergejoin", "sort", "material"], ["indexscan", "bitmapscan"]):
+        options = "%20".join(f"-c%20enable_{name}%3Doff" for name in off)
+        with Memory.open(f"{pg_clean}&options={options}") as memory:
+            before = memory.mailbox.count("a")["pending"]
+            assert len(memory.mailbox.claim("a", limit=1)) == 1
+            assert len(memory.mailbox.lease("a", "w", limit=1)) == 1
+            assert memory.mailbox.count("a")["pending"] == before - 2
+
+
+@pytest.fixture(scope="module")
+def long_history(pg_shared):
+    """A mailbox with 200,000 delivered items, and one with 50,000 low ones before a high one."""
+    url = pg_shared.clean()
+    with psycopg.connect(url, autocommit=True) as other:
+        other.execute(
+            "insert into task_deliveries (session_id, task_id, priority, content, status, created_at, delivered_at)"
+            " select 'a', '', 'low', 'x', 'delivered', '2026', '2026' from generate_series(1, 200000)"
+        )
+        other.execute(
+            "insert into task_deliveries (session_id, task_id, priority, content, status, created_at)"
+            " select 'b', '', case when n = 50001 then 'high' else 'low' end, 'x', 'pending', '2026'"
+            " from generate_series(1, 50001) n"
+        )
+        other.execute("vacuum analyze task_deliveries")
+    return url
+
+
+PINNED = [
+    "mailbox_claim",
+    "mailbox_claim_urgent",
+    "mailbox_lease",
+    "mailbox_lease_urgent",
+    "mailbox_ack_lease",
+    "mailbox_sweep",
+    "mailbox_pending",
+    "mailbox_dead",
+]
+
+
+@pytest.mark.parametrize("name", PINNED)
+@pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
+def test_plans_after_200_000_finished_items(long_history, name, mode):
+    """Each statement uses the index its header names, and reads no table from end to end."""
+    from crowmem.repositories import mailbox
+
+    bound = next(one for one in vars(mailbox).values() if getattr(one, "name", "") == name)
+    values = {
+        "address": "a",
+        "mark": 0,
+        "priority": "high" if "urgent" in name else None,
+        "limit": 1,
+        "worker": "w",
+        "lease_us": 1000,
+        "ids": [1],
+        "tokens": [1],
+        "max_attempts": 5,
+    }
+    types = {
+        "address": "text", "mark": "bigint", "priority": "text", "limit": "bigint", "worker": "text",
+        "lease_us": "bigint", "ids": "bigint[]", "tokens": "bigint[]", "max_attempts": "integer",
+    }  # fmt: skip
+    with psycopg.connect(long_history) as other:
+        text = bound.texts["postgres"].replace("main.", "public.")
+        declared = ", ".join(types[param] for param in bound.params)
+        other.execute(f"set plan_cache_mode = {mode}")
+        other.execute(f"prepare pinned ({declared}) as {text}".encode())
+        given = ", ".join(psycopg.sql.Literal(values[param]).as_string(other) for param in bound.params)
+        other.execute(f"execute pinned ({given})".encode())  # the first one also reads the catalog
+        cursor = other.execute(f"explain (analyze, buffers, timing off) execute pinned ({given})".encode())
+        plan = "\n".join(line for (line,) in cursor)
+        other.rollback()
+    assert f" {bound.plans['postgres']} " in plan, plan
+    assert "Seq Scan" not in plan, plan
+    buffers = int(plan.split("shared hit=")[1].split()[0].rstrip("\n"))
+    assert buffers <= 40, plan
+
+
+def test_the_high_one_behind_50_000_low_ones(long_history):
+    with Memory.open(long_history) as memory:
+        assert memory.mailbox.claim("none", priority="high", limit=1) == []
+        with memory.transaction() as tx:
+            assert [row.priority for row in tx.mailbox.claim("b", priority="high", limit=1)] == ["high"]
+            assert tx.mailbox.claim("b", priority="high", limit=1) == []
+
+
+def test_the_high_one_behind_50_000_low_ones_on_sqlite(tmp_path):
+    with Memory.open(tmp_path / "crow.db") as memory:
+        memory.mailbox.send_many("b", ["x"] * 50_000)
+        high = memory.mailbox.send("b", "y", priority="high")
+        file = memory._driver.file
+        steps = file.writer.execute("explain query plan " + _sqlite_text("mailbox_claim_urgent"), None).fetchall()
+        assert any("mailbox_ready_priority" in row[3] for row in steps), steps
+        assert [row.id for row in memory.mailbox.claim("b", priority="high", limit=1)] == [high.id]
+
+
+def _sqlite_text(name):
+    from crowmem.repositories import mailbox
+
+    text = next(one for one in vars(mailbox).values() if getattr(one, "name", "") == name).texts["sqlite"]
+    for param in ("address", "priority", "limit", "mark"):
+        text = text.replace(f":{param}", "'1'")
+    return text
+
+
+# --- locks of others (SQLite) ---
+
+
+def test_a_claim_outlasts_another_writers_lock(tmp_path):
+    import apsw
+
+    with Memory.open(tmp_path / "crow.db", busy_timeout_s=60) as memory:
+        sent = memory.mailbox.send("a", "x")
+        other = apsw.Connection(str(tmp_path / "crow.db"))
+        other.execute("begin immediate")
+        claiming = ThreadPoolExecutor(1)
+        found = claiming.submit(memory.mailbox.claim, "a", limit=1)
+        while not memory._driver.file.turn.held and memory._driver.file.turn._owner is None:
+            time.sleep(0.001)
+        time.sleep(0.3)  # the claim is in SQLite's own wait now, far past its first naps
+        assert not found.done()
+        other.execute("commit")
+        assert [row.id for row in found.result()] == [sent.id]
+        claiming.shutdown()
+        other.close()
+
+
+def test_a_lock_that_lasts_is_busy_after_the_timeout(tmp_path):
+    import apsw
+
+    with Memory.open(tmp_path / "crow.db", busy_timeout_s=0.2) as memory:
+        sent = memory.mailbox.send("a", "x")
+        other = apsw.Connection(str(tmp_path / "crow.db"))
+        other.execute("begin immediate")
+        with pytest.raises(Busy):
+            memory.mailbox.claim("a")
+        other.execute("rollback")
+        other.close()
+        assert [row.id for row in memory.mailbox.claim("a")] == [sent.id]
+
+
+def test_a_process_that_keeps_its_transaction_makes_others_busy_and_its_death_frees_them(tmp_path):
+    url = str(tmp_path / "crow.db")
+    script = (
+        "import sys; from crowmem import Memory\nm = Memory.open(sys.argv[1])\n"
+        "with m.transaction() as tx:\n    tx.mailbox.send('a', 'x'); print('in', flush=True); sys.stdin.readline()"
+    )
+    with Memory.open(url, busy_timeout_s=0.3) as memory:
+        sent = memory.mailbox.send("a", "mine")
+        holder = subprocess.Popen(
+            [sys.executable, "-c", script, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+        )
+        assert holder.stdout.readline() == "in\n"
+        with pytest.raises(Busy, match="writers"):
+            memory.mailbox.claim("a")
+        os.kill(holder.pid, signal.SIGKILL)
+        holder.communicate()
+        assert [row.id for row in memory.mailbox.claim("a")] == [sent.id]
+
+
+def test_the_file_of_turns_is_private_and_goes_with_the_last_user(tmp_path):
+    turn = tmp_path / "crow.db-turn"
+    with Memory.open(tmp_path / "crow.db") as one:
+        one.mailbox.send("a", "x")
+        assert turn.stat().st_mode & 0o777 == 0o600
+        assert turn.stat().st_size == 0
+        with Memory.open(tmp_path / "crow.db") as two:
+            two.mailbox.claim("a")
+        one.mailbox.send("a", "y")
+        assert turn.exists()
+        turn.unlink()  # somebody tidies up
+        one.mailbox.send("a", "z")
+    assert not turn.exists()
+
+
+def test_a_folder_that_takes_no_file_of_turns_is_written_to_all_the_same(tmp_path):
+    (tmp_path / "crow.db-turn").mkdir()
+    with Memory.open(tmp_path / "crow.db") as memory:
+        memory.mailbox.send("a", "x")
+        assert len(memory.mailbox.claim("a")) == 1
+
+
+def test_a_forked_child_has_a_turn_of_its_own(tmp_path):
+    with Memory.open(tmp_path / "crow.db", busy_timeout_s=30) as memory:
+        memory.mailbox.send("a", "x")
+        ready, go = os.pipe()
+        child = os.fork()
+        if child == 0:  # it waits for its parent's transaction like any other process
+            code = 1
+            try:
+                os.read(ready, 1)
+                code = 0 if memory.mailbox.send("b", "z").id else 2
+            finally:
+                os._exit(code)
+        with memory.transaction() as tx:
+            tx.mailbox.send("a", "y")
+            os.write(go, b"!")
+            assert os.waitpid(child, os.WNOHANG) == (0, 0)
+        _, status = os.waitpid(child, 0)
+        os.close(ready)
+        os.close(go)
+        assert os.waitstatus_to_exitcode(status) == 0
+        assert memory.mailbox.count("a")["pending"] == 2
+        assert memory.mailbox.count("b")["pending"] == 1
+
+
+def test_another_programs_lock_leaves_the_rows_alone(url, store):
+    """What another program deletes while it is leased is lost to its holder, and nobody else's."""
+
+    class Other:
+        dialect = "sqlite" if url.endswith(".db") else "postgres"
+
+    Other.url = url
+    sent = store.mailbox.send_many("a", ["1", "2"])
+    held = store.mailbox.lease("a", "w", limit=2)
+    execute(Other, f"delete from task_deliveries where id = {sent[0]}")
+    with pytest.raises(LeaseLost):
+        store.mailbox.ack(held[0])
+    store.mailbox.ack(held[1])
