@@ -16,6 +16,7 @@ from psycopg import AsyncRawCursor, RawCursor
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from crowmem.drivers.postgres_errors import FAILURES, translate, translated
+from crowmem.drivers.postgres_run import run_prepared
 from crowmem.drivers.postgres_settings import POOL, Settings, configure, records, seems_alive, values
 from crowmem.drivers.postgres_wait import Listener
 from crowmem.errors import Closed, CrowmemError, OutcomeUnknown, PoolExhausted, Unavailable
@@ -98,7 +99,10 @@ class BlockingPostgres:
             if self.settings.wraps_reads:
                 with connection.transaction():
                     return _execute(connection, self.settings, statement, params)
-            return _execute(connection, self.settings, statement, params)
+            if not self.settings.prepare:
+                return _execute(connection, self.settings, statement, params)
+            running = run_prepared(connection, self.settings, statement, values(statement, params))
+            return records(statement, connection.wait(running))
         except FAILURES as error:
             raise translate(error, statement, self.settings.name) from error
         finally:
@@ -325,7 +329,10 @@ class AsyncPostgres:
             if self.settings.wraps_reads:
                 async with connection.transaction():
                     return await _execute_async(connection, self.settings, statement, params)
-            return await _execute_async(connection, self.settings, statement, params)
+            if not self.settings.prepare:
+                return await _execute_async(connection, self.settings, statement, params)
+            running = run_prepared(connection, self.settings, statement, values(statement, params))
+            return records(statement, await connection.wait(running))
         except FAILURES as error:
             raise translate(error, statement, self.settings.name) from error
         finally:
@@ -491,7 +498,7 @@ def _execute(
 ) -> list[Any]:
     with connection.cursor() as cursor:
         cursor.execute(settings.sql(statement), values(statement, params))
-        return records(statement, cursor.fetchall()) if cursor.description else []
+        return records(statement, cursor.fetchall()) if statement.shape != "none" else []
 
 
 async def _execute_async(
@@ -499,7 +506,7 @@ async def _execute_async(
 ) -> list[Any]:
     async with connection.cursor() as cursor:
         await cursor.execute(settings.sql(statement), values(statement, params))
-        return records(statement, await cursor.fetchall()) if cursor.description else []
+        return records(statement, await cursor.fetchall()) if statement.shape != "none" else []
 
 
 def _check(connection: psycopg.Connection[Any]) -> None:
