@@ -139,7 +139,8 @@ async def scrub(driver: Driver) -> None:
     """Overwrite the words of deleted messages, if the index is small; `optimize` does it for any."""
     if driver.dialect == "sqlite" and not driver.in_transaction:
         places = dict(await driver.run(COUNTS, {"terms": [], "most": 1}))
-        if varints(places[0])[0] <= SCRUBBED_ROWS:
+        counted = varints(places[0])  # none before the first row
+        if not counted or counted[0] <= SCRUBBED_ROWS:
             await _merge(driver)
 
 
