@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from crowmem.content import title as title_of
 from crowmem.errors import InvalidValue
-from crowmem.importers import FORMATS, MAIN, Mark, SessionFacts, Skip, Source, Turn, recognise
+from crowmem.importers import FORMATS, MAIN, Mark, SessionFacts, Skip, Source, StoreRow, Turn, recognise
 from crowmem.importers.files import Place, companions_stamp, find, fingerprint
 from crowmem.importers.rows import import_row, modified_text, plain
+from crowmem.importers.taking import Taking
 from crowmem.importers.wrappers import bare
 from crowmem.repositories.imports import ImportFacts, ImportRow
 
@@ -121,7 +122,7 @@ class _Run:
     def __init__(self, memory: Memory, places: list[Place], progress: Progress | None) -> None:
         self.report = ImportReport()
         self.images = memory._store.images is not None
-        self._memory = memory
+        self.imports = memory.imports
         self._progress = progress
         self._files_total = len(places)
         self._bytes_total = sum(place.size for place in places)
@@ -145,13 +146,13 @@ class _Run:
 
     def finish(self) -> None:
         """Add what is left."""
-        self._flush()
+        self.flush()
         self.report.sessions = len(self._changed)
         self._tell("")
 
     def _read(self, place: Place) -> None:
         path = Path(place.path)
-        before = self._memory.imports.source(plain(place.path))
+        before = self.imports.source(plain(place.path))
         known = _BY_NAME.get(before.format) if before else None
         if before and known and _is_unchanged(before, place, companions_stamp(known.companions(path))):
             self.report.unchanged += 1
@@ -173,7 +174,7 @@ class _Run:
         self._rows.append(row)
         self._characters += len(row.columns["data"]) + sum(map(len, row.blobs.values()))
         if len(self._rows) >= BATCH_ROWS or self._characters >= BATCH_CHARACTERS:
-            self._flush()
+            self.flush()
 
     def mark(self, columns: dict[str, Any]) -> None:
         """Note how far a file was read; true once the rows so far are added."""
@@ -200,13 +201,14 @@ class _Run:
             added = self.report.messages_added
             self._progress(ImportProgress(path, self._files_done, self._files_total, done, self._bytes_total, added))
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Add what was taken so far."""
         rows = self._rows
         self._sessions |= {row.session_id for row in rows}
         facts = [fact for fact in self._facts.values() if self._is_there(fact.session_id)]
         if not rows and not facts and not self._sources:
             return
-        added = self._memory.imports.add(rows, facts, list(self._sources.values()))
+        added = self.imports.add(rows, facts, list(self._sources.values()))
         self.report.messages_added += added.added
         self.report.messages_grown += added.grown
         self.report.messages_known += added.known
@@ -218,7 +220,7 @@ class _Run:
 
     def _is_there(self, session_id: str) -> bool:
         """Whether a session has messages: facts of one that has none make no session."""
-        return session_id in self._sessions or self._memory.imports.session(session_id) is not None
+        return session_id in self._sessions or self.imports.session(session_id) is not None
 
 
 class _FileReader:
@@ -230,7 +232,7 @@ class _FileReader:
         self._source = source
         self._form = form
         self._time: Any = modified_text(place.modified_us)  # stands for times that a source does not say
-        self._session = ""  # the only one so far; None when there are several
+        self._taking: Taking | None = None
 
     def read(self) -> None:
         """Hand the file's items on."""
@@ -245,8 +247,29 @@ class _FileReader:
                 self._run.report.skip(item)
             elif isinstance(item, SessionFacts):
                 self._facts(item)
+            elif isinstance(item, StoreRow):
+                self._take(item)
             else:
+                if self._taking is not None:
+                    self._run.flush()
+                    self._taking.end()
                 self._mark(item, next(iter(seen)) if len(seen) == 1 else "")
+
+    def _take(self, row: StoreRow) -> None:
+        """A row of a store like ours."""
+        if self._taking is None:
+            self._run.flush()
+            self._taking = Taking(self._run.imports, self._source.path, images=self._run.images)
+        found = self._taking.row(row)
+        if isinstance(found, Skip):
+            self._run.report.skip(found)
+        elif found is not None:
+            self._run.row(found)
+            self._run.fact(
+                ImportFacts(
+                    found.session_id, self._form.name, plain(self._place.path), opening=self._taking.title(found)
+                )
+            )
 
     def _turn(self, turn: Turn, seen: set[str], opened: set[str]) -> None:
         message = turn.message

@@ -18,6 +18,8 @@ from crowmem.importers import (
     cline,
     codex,
     copilot,
+    crow_db,
+    crow_images,
     cursor,
     gemini,
     grok,
@@ -37,7 +39,7 @@ from crowmem.importers import (
     toolbench,
     trae_agent,
 )
-from crowmem.importers.items import MAIN, Item, Mark, SessionFacts, Skip, Turn
+from crowmem.importers.items import MAIN, Item, Mark, SessionFacts, Skip, StoreRow, Turn
 from crowmem.importers.source import Head, Source
 
 if TYPE_CHECKING:
@@ -46,7 +48,19 @@ if TYPE_CHECKING:
 
     from crowmem.importers.places import Format
 
-__all__ = ["FORMATS", "MAIN", "Item", "Mark", "SessionFacts", "Skip", "Source", "Turn", "discover", "recognise"]
+__all__ = [
+    "FORMATS",
+    "MAIN",
+    "Item",
+    "Mark",
+    "SessionFacts",
+    "Skip",
+    "Source",
+    "StoreRow",
+    "Turn",
+    "discover",
+    "recognise",
+]
 
 FORMATS: tuple[Format, ...] = (
     codex.FORMAT,
@@ -76,6 +90,8 @@ FORMATS: tuple[Format, ...] = (
     openai_chat.FORMAT,
     specstory.FORMAT,
     aider.FORMAT,
+    crow_db.FORMAT,
+    crow_images.FORMAT,
 )
 
 

@@ -67,17 +67,25 @@ def _below(top: Path) -> Iterator[Place]:
                 yield _place(path, status)
 
 
+def _alone(path: Path) -> list[Place]:
+    try:
+        return [_place(str(path), path.stat())]
+    except OSError:
+        return []
+
+
 def _place(path: str, status: os.stat_result) -> Place:
     return Place(path, status.st_size, status.st_mtime_ns // 1000)
 
 
 def _is_own(path: str, own: str) -> bool:
-    """Whether a file is the memory's own, or one of those SQLite keeps beside it."""
+    """Whether a file is the memory's own, or one of those kept beside it: its log, its locks."""
     real = os.path.realpath(own)
-    bare = path
-    for ending in ("-wal", "-shm", "-journal"):
-        bare = bare.removesuffix(ending)
-    return bare == own or os.path.realpath(bare) == real
+    return any(
+        found == name or found.startswith(f"{name}-")
+        for found in (path, os.path.realpath(path))
+        for name in (own, real)
+    )
 
 
 def fingerprint(source: Source, offset: int, companions: Iterable[Path]) -> str:
@@ -98,7 +106,7 @@ def companions_stamp(companions: Iterable[Path]) -> str:
     """Number and newest change of files read together with a file; "" when there are none."""
     count = newest = 0
     for top in companions:
-        for place in _below(top):
+        for place in _below(top) if top.is_dir() else _alone(top):
             count += 1
             newest = max(newest, place.modified_us)
     return f"+{count}.{newest}" if count else ""

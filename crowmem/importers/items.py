@@ -69,6 +69,14 @@ class SessionFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreRow:
+    """One row of a store of the same kind as ours, to be taken over as it is."""
+
+    table: str
+    columns: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Skip:
     """A part of a file that was passed over because it could not be read."""
 
@@ -87,4 +95,4 @@ class Mark:
     line: int  # whole lines before the offset
 
 
-Item: TypeAlias = Turn | SessionFacts | Skip | Mark
+Item: TypeAlias = Turn | SessionFacts | StoreRow | Skip | Mark

@@ -62,6 +62,8 @@ def import_row(turn: Turn, created_at: datetime | str, *, images: bool = False) 
     role = message.get("role")
     prompt_tokens, completion_tokens, total_tokens = _usage(turn.usage)
     columns: dict[str, Any] = {
+        "id": None,
+        "fork_idx": 1,
         "created_at": _time(created_at),
         "data": encode_object(message),
         "role": plain(role) if isinstance(role, str) else "",

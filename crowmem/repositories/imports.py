@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from crowmem import takeover
 from crowmem.ids import build_agent_id
 from crowmem.image_keeping import keep
 from crowmem.operation import M, Repository, operation
@@ -143,6 +144,40 @@ class Imports(Repository[M]):
 
         return await keep(self._driver, self._store, blobs, write)
 
+    @operation
+    async def take_over(self, prompts: Sequence[dict[str, Any]], agents: Sequence[dict[str, Any]]) -> bool:
+        """Add another store's prompts and agents that are not there yet, before its messages.
+
+        Args:
+            prompts: columns of prompts.
+            agents: columns of agents; their forks get their anchors from `take_over_rest`.
+
+        Returns:
+            Whether this store has no messages, so that the other's can keep their numbers.
+        """
+        async with self._driver.transaction() as tx:
+            return await takeover.begin(tx, prompts, agents)
+
+    @operation
+    async def take_over_rest(
+        self,
+        forks: Sequence[dict[str, Any]],
+        tasks: Sequence[dict[str, Any]],
+        deliveries: Sequence[dict[str, Any]],
+        *,
+        numbered: bool = False,
+    ) -> None:
+        """Add the anchors of another store's forks, its tasks and its mail, after its messages; a repeat adds nothing.
+
+        Args:
+            forks: agent id, trunk, session, and the keys that its anchor may be known by.
+            tasks: columns of tasks, and a key each.
+            deliveries: columns of mail, a key each, and their number there.
+            numbered: whether the messages kept their numbers.
+        """
+        async with self._driver.transaction() as tx:
+            await takeover.end(tx, forks, tasks, deliveries, numbered)
+
 
 async def _add(tx: Driver, rows: Sequence[ImportRow]) -> ImportAdded:
     known = await _known(tx, rows)
@@ -181,10 +216,10 @@ async def _add(tx: Driver, rows: Sequence[ImportRow]) -> ImportAdded:
 
 async def _insert(tx: Driver, new: Sequence[tuple[_Known, ImportRow]]) -> list[int]:
     """Insert messages, and count them for their sessions; their ids."""
-    counts: dict[tuple[str, int], list[str]] = defaultdict(list)
+    counts: dict[tuple[str, int, int], list[str]] = defaultdict(list)
     for agent, row in new:
         row.columns["agent_id"] = agent.agent_id
-        counts[row.session_id, agent.first].append(row.columns["created_at"])
+        counts[row.session_id, agent.first, int(row.columns["fork_idx"] == 1)].append(row.columns["created_at"])
     await tx.run(COUNT_BEGIN, {})
     ids = [new_id for (new_id,) in await tx.run_batch(MESSAGE_ADD, [row.columns for _agent, row in new])]
     await tx.run(COUNT_END, {})
@@ -193,12 +228,12 @@ async def _insert(tx: Driver, new: Sequence[tuple[_Known, ImportRow]]) -> list[i
             "session_id": session_id,
             "messages": len(times),
             "last": max(times),
-            "trunk": 1,
+            "trunk": trunk,
             "first": first,
             "title_first": None,
             "title_second": None,
         }
-        for (session_id, first), times in counts.items()
+        for (session_id, first, trunk), times in counts.items()
     ]
     await tx.run_batch(COUNT, rows)
     return ids

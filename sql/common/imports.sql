@@ -49,3 +49,26 @@ insert into main.import_counting (one) values (1);
 -- name: import_count_end :none
 -- The transaction has counted them.
 delete from main.import_counting;
+
+-- name: import_is_empty :one int
+-- 1 when the store has no messages.
+select case when exists (select 1 from main.messages) then 0 else 1 end;
+
+-- name: import_fork_put :none
+-- The anchor of a fork that was imported without one.
+update main.agents set forked_at = :forked_at where agent_id = :agent_id and forked_at is null;
+
+-- name: import_task_put :many text
+-- Take over a task; its id, or no row when the id is taken.
+insert into main.tasks (task_id, kind, owner_session, tool_call_id, sub_session, prompt, model, priority, status, result,
+    created_at, finished_at)
+values (:task_id, :kind, :owner_session, :tool_call_id, :sub_session, :prompt, :model, :priority, :status, :result,
+    :created_at, :finished_at)
+on conflict (task_id) do nothing
+returning task_id;
+
+-- name: import_delivery_put :many int
+-- Take over a piece of mail; its id.
+insert into main.task_deliveries (session_id, task_id, priority, content, status, created_at, delivered_at)
+values (:session_id, :task_id, :priority, :content, :status, :created_at, :delivered_at)
+returning id;

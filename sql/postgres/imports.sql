@@ -25,12 +25,12 @@ on conflict (path) do update set
 select key, message_id, parts from main.import_keys where agent = :agent and key = any(cast(:keys as bigint[]));
 
 -- name: import_message_add :many int
--- Append one message of another program; its id. It is counted by the trigger, and indexed before the next search.
--- differs: the data column is json.
+-- Append one message of another program, under :id or (null) the next number; its id. It is indexed before the next search.
+-- differs: the data column is json, and a number is drawn by hand.
 insert into main.messages
-    (agent_id, fork_idx, created_at, data, role, prompt_tokens, completion_tokens, total_tokens, indexed, injected)
-values (:agent_id, 1, :created_at, cast(cast(:data as text) as json), :role, :prompt_tokens, :completion_tokens, :total_tokens,
-    0, :injected)
+    (id, agent_id, fork_idx, created_at, data, role, prompt_tokens, completion_tokens, total_tokens, indexed, injected)
+values (coalesce(cast(:id as bigint), nextval(pg_get_serial_sequence('main.messages', 'id'))), :agent_id, :fork_idx, :created_at, cast(cast(:data as text) as json), :role,
+    :prompt_tokens, :completion_tokens, :total_tokens, 0, :injected)
 returning id;
 
 -- name: import_message_grow :none
@@ -43,11 +43,17 @@ where id = :message_id;
 -- name: import_agents_known :many text, text, int, text, text, text
 -- The agents of some imported sessions: session, name, number, agent id, and the model and folder it was seen with last.
 -- differs: lists come as arrays.
-select i.session_id, i.name, i.id, i.agent_id, a.model_identifier, a.cwd
-from main.import_agents i join main.agents a on a.agent_id = i.agent_id
-where i.session_id = any(cast(:session_ids as text[]));
+select i.session_id, i.name, i.id, i.agent_id, coalesce(a.model_identifier, ''), coalesce(a.cwd, '')
+from main.import_agents i left join main.agents a on a.agent_id = i.agent_id
+where i.session_id = any(cast(:session_ids as text[]))
+order by i.id;
 
 -- name: import_sessions_known :many text, text
 -- Those of some sessions that were imported before, each with its title.
 -- differs: lists come as arrays.
 select session_id, title from main.import_sessions where session_id = any(cast(:session_ids as text[]));
+
+-- name: import_sequence :one int
+-- Let new messages be numbered after those that brought their own numbers.
+-- only: postgres; SQLite goes on after the highest by itself.
+select setval(pg_get_serial_sequence('main.messages', 'id'), greatest((select max(id) from main.messages), 1));

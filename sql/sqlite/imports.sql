@@ -23,10 +23,12 @@ on conflict (path) do update set
 select key, message_id, parts from import_keys where agent = :agent and key in (select value from json_each(:keys));
 
 -- name: import_message_add :many int
--- Append one message of another program; its id. It is counted by the trigger, and indexed before the next search.
+-- Append one message of another program, under :id or (null) the next number; its id. It is indexed before the next search.
+-- differs: a null takes the next number.
 insert into messages
-    (agent_id, fork_idx, created_at, data, role, prompt_tokens, completion_tokens, total_tokens, indexed, injected)
-values (:agent_id, 1, :created_at, :data, :role, :prompt_tokens, :completion_tokens, :total_tokens, 0, :injected)
+    (id, agent_id, fork_idx, created_at, data, role, prompt_tokens, completion_tokens, total_tokens, indexed, injected)
+values (:id, :agent_id, :fork_idx, :created_at, :data, :role,
+    :prompt_tokens, :completion_tokens, :total_tokens, 0, :injected)
 returning id;
 
 -- name: import_message_grow :none
@@ -38,9 +40,10 @@ where id = :message_id;
 -- name: import_agents_known :many text, text, int, text, text, text
 -- The agents of some imported sessions: session, name, number, agent id, and the model and folder it was seen with last.
 -- differs: lists come as JSON arrays.
-select i.session_id, i.name, i.id, i.agent_id, a.model_identifier, a.cwd
-from import_agents i join agents a on a.agent_id = i.agent_id
-where i.session_id in (select value from json_each(:session_ids));
+select i.session_id, i.name, i.id, i.agent_id, coalesce(a.model_identifier, ''), coalesce(a.cwd, '')
+from import_agents i left join agents a on a.agent_id = i.agent_id
+where i.session_id in (select value from json_each(:session_ids))
+order by i.id;
 
 -- name: import_sessions_known :many text, text
 -- Those of some sessions that were imported before, each with its title.
