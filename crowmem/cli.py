@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import difflib
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -154,12 +155,22 @@ def _complain(name: str, text: str, args: argparse.Namespace) -> None:
 
 
 def _secrets(args: argparse.Namespace) -> list[str]:
-    """Passwords in the addresses given. Errors of ours hide them; this is for what a library's own text may repeat."""
-    found = []
-    for url in (args.db, os.environ.get("CROW_DB_URI")):
-        login = (url or "").partition("://")[2].rpartition("@")[0]
-        found.append(login.partition(":")[2])
-    return [secret for secret in found if len(secret) > 3]  # a shorter one would take the message apart
+    """Passwords in use. Errors of ours hide them; this is for what a library's own text may repeat."""
+    from urllib.parse import unquote
+
+    from crowmem.config import load
+    from crowmem.errors import CrowmemError
+
+    urls, found = [args.db, os.environ.get("CROW_DB_URI")], []
+    with contextlib.suppress(CrowmemError):
+        config = load(args.config)
+        urls.append(config.db_uri)
+        found.append(config.image_store.secret_key if config.image_store else "")
+    for url in filter(None, urls):
+        found.append(url.partition("://")[2].rpartition("@")[0].partition(":")[2])
+        found += re.findall(r"password\s*=\s*([^&\s]+)", url)
+    both = {*found, *map(unquote, found)}
+    return sorted((secret for secret in both if len(secret) > 3), key=len, reverse=True)  # a shorter one is in any text
 
 
 def _drop_output() -> None:

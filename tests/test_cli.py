@@ -7,10 +7,13 @@ import io
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
+import apsw
+import psycopg
 import pytest
 from data import shared_data
-from doors import TALK, Door, fill
+from doors import TALK, Door, fill, stamp
 from pictures import png
 
 from crowmem import Memory, __version__
@@ -155,6 +158,32 @@ def test_an_unreachable_server_ends_with_3_and_hides_the_password(local: Door, t
     assert "verysecret" not in debugged.err
 
 
+@pytest.mark.parametrize("place", ["argument", "environment", "configuration"])
+@pytest.mark.parametrize("how", ["very%40secret", "verysecret"])
+def test_no_text_of_a_library_gives_a_password_away(
+    local: Door, tmp_path: Path, monkeypatch: Any, place: str, how: str
+) -> None:
+    def talkative(*_args: Any, **_named: Any) -> None:
+        raise RuntimeError(f"cannot log in with {how} or {unquote(how)}")
+
+    monkeypatch.setattr(Memory, "open", talkative)
+    url = f"postgresql://crow:{how}@localhost/crow"
+    argv = ["sessions"]
+    if place == "argument":
+        argv = ["--db", url, *argv]
+    elif place == "environment":
+        monkeypatch.setenv("CROW_DB_URI", url)
+    else:
+        config = tmp_path / "config.yaml"
+        config.write_text(f"db_uri: {url}\n", encoding="utf-8")
+        argv = ["--config", str(config), *argv]
+    for options in ([], ["--debug"]):
+        ran = local.bare(*options, *argv)
+        assert ran.code == 1
+        assert "cannot log in with *** or ***" in ran.err
+        assert "secret" not in ran.err
+
+
 @pytest.mark.parametrize(
     "url", ["mysql://crow:verysecret@host/x", "postgresql://crow:very%secret@host:port/x", "host=x password=verysecret"]
 )
@@ -206,17 +235,39 @@ def test_an_interrupt_ends_with_130_in_silence(door: Door, monkeypatch: pytest.M
 READING = [["sessions"], ["agents"], ["show", "alpha"], ["search", "twigs"], ["status"], ["check"]]
 
 
+def refusing(url: str) -> str:
+    """The address of the same store, where every write is refused."""
+    if "://" not in url:
+        return f"file:{url}?mode=ro"
+    return f"{url}{'&' if '?' in url else '?'}options=-c%20default_transaction_read_only%3Don"
+
+
 @pytest.mark.parametrize("argv", READING, ids=lambda argv: argv[0])
 def test_reading_needs_no_right_to_write(door: Door, argv: list[str]) -> None:
-    refusing = {
-        "postgres": f"{door.url}{'&' if '?' in door.url else '?'}options=-c%20default_transaction_read_only%3Don"
-    }
-    url = refusing.get("postgres" if "://" in door.url else "") or f"file:{door.url}?mode=ro"
     wanted = door(*argv)
-    ran = door.bare("--db", url, *argv)
+    ran = door.bare("--db", refusing(door.url), *argv)
     assert ran.code == 0, ran.err
     assert argv == ["status"] or ran == wanted
-    assert door.bare("--db", url, "delete", "alpha", "--yes").code == 1
+    assert door.bare("--db", refusing(door.url), "delete", "alpha", "--yes").code == 1
+
+
+def test_search_finds_what_another_program_wrote_or_says_that_it_cannot(door: Door) -> None:
+    insert = (
+        "insert into messages (agent_id, fork_idx, created_at, data, role) values ('beta-1-1', 1, '{}', '{}', 'user')"
+    )
+    text = insert.format(stamp(40), json.dumps({"role": "user", "content": "zymurgy"}))
+    if "://" in door.url:
+        with psycopg.connect(door.url) as server:
+            server.execute(text)
+    else:
+        apsw.Connection(door.url).execute(text)
+    ran = door.bare("--db", refusing(door.url), "search", "zymurgy")
+    assert (ran.code, ran.out) == (0, "")
+    assert "not all messages that other programs wrote are indexed yet" in ran.err
+    assert len(door("search", "zymurgy", "--json").records) == 1
+    ran = door.bare("--db", refusing(door.url), "search", "zymurgy")
+    assert "«zymurgy»" in ran.out
+    assert ran.err == ""
 
 
 def test_a_reading_command_leaves_the_file_as_it_is(tmp_path: Path, capsys: Any) -> None:

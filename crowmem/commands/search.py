@@ -66,10 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print the messages that match, best first; each with its session, time, role and the words around the match."""
-    try:
-        hits = _found(args, write=True)  # rows of other programs are indexed before they are searched
-    except ReadOnly:
-        hits = _found(args, write=False)
+    hits = _found(args)
     paint = Paint.of(sys.stdout)
     for number, (hit, context) in enumerate(hits):
         if args.json:
@@ -85,10 +82,25 @@ def run(args: argparse.Namespace) -> None:
         )
 
 
-def _found(args: argparse.Namespace, *, write: bool) -> list[tuple[Hit, Context]]:
-    with opened(args, write=write) as memory:
-        hits = memory.search.messages(" ".join(args.query), **_filters(args, memory))
-        return [(hit, around(memory, hit, args.context) if args.context else None) for hit in hits]
+def _found(args: argparse.Namespace) -> list[tuple[Hit, Context]]:
+    """Search; messages that another program wrote are indexed first, if this store may be written."""
+    with opened(args) as memory:
+        if not memory.search.lagging(most=1):
+            return _hits(args, memory)
+    try:
+        with opened(args, write=True) as memory:
+            hits, lagging = _hits(args, memory), memory.search.lagging()
+    except ReadOnly:
+        with opened(args) as memory:
+            hits, lagging = _hits(args, memory), memory.search.lagging()
+    if lagging:
+        put_note("not all messages that other programs wrote are indexed yet; a search that may write goes on with it")
+    return hits
+
+
+def _hits(args: argparse.Namespace, memory: Memory) -> list[tuple[Hit, Context]]:
+    hits = memory.search.messages(" ".join(args.query), **_filters(args, memory))
+    return [(hit, around(memory, hit, args.context) if args.context else None) for hit in hits]
 
 
 def _filters(args: argparse.Namespace, memory: Memory) -> dict[str, Any]:
