@@ -22,7 +22,7 @@ def in_child(work: Any) -> int:
         try:
             work()
             code = 0
-        except BaseException as error:  # noqa: BLE001  # the parent asserts on the exit code
+        except BaseException as error:  # the parent asserts on the exit code
             print(repr(error), file=sys.stderr)
         finally:
             os._exit(code)

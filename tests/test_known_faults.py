@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import apsw
 import psycopg

@@ -217,7 +217,7 @@ def test_many_threads_on_a_small_pool_lose_nothing(backend: Any) -> None:
         try:
             for step in range(10):
                 memory.messages.add(f"s{number}-1-1", {"n": step})
-        except BaseException as error:  # noqa: BLE001  # kept for the assertion
+        except BaseException as error:  # kept for the assertion
             failures.append(error)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(32)]

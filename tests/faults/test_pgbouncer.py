@@ -94,7 +94,7 @@ def test_everything_works_from_many_threads(through: str, schema: str) -> None:
                 assert len(memory.search.messages(f"word{number}", limit=50)) == 20
                 assert [one.content for one in memory.mailbox.claim(session)] == ["mail"]
                 assert memory.agents.fork(agent.agent_id).fork_idx == 2
-            except BaseException as error:  # noqa: BLE001  # kept for the assertion
+            except BaseException as error:  # kept for the assertion
                 failures.append(error)
 
         threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
