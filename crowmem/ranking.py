@@ -28,6 +28,7 @@ COUNTS = statement("search_counts")
 RANK = statement("search_rank")
 
 BUDGET = 50_000  # index rows scored for the rare words of a query
+COUNTED = 50_001  # rows where the counting of a term ends
 WINDOW = 4  # buckets of 16,384 messages: the newest 65,536 are looked at for common words
 WIDER = 8  # how much larger the window becomes while it holds too few matches
 MOST_BUCKETS = 256  # a window of more has no words for them: it is all messages
@@ -141,7 +142,7 @@ class Search:
         return _Counts(places[_NEWEST], places[_ROWS], of_terms, min(sizes, default=None))
 
     async def _places(self, terms: list[str]) -> dict[int, int]:
-        found = await self._driver.run(COUNTS, {"terms": terms, "most": BUDGET + 1})
+        found = await self._driver.run(COUNTS, {"terms": terms, "most": COUNTED})
         return {place: _number(number) for place, number in found}
 
     async def _all(self, expression: str, terms: list[Phrase], counts: _Counts) -> Ranked:

@@ -1,0 +1,230 @@
+"""Both databases give the same answer: the same messages, in the same order, with the same scores."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import TYPE_CHECKING, Any
+
+import hostile
+import psycopg
+import pytest
+from data import shared_data, transcript_files
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from crowmem import Memory, ranking
+from crowmem.lexer import documents
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from crowmem.records import Hit
+
+SCORES = 1e-9
+QUICK, LONG = 1500, 10_000  # queries of each kind of store
+
+
+class Pair:
+    """The same messages in a SQLite and a PostgreSQL store."""
+
+    def __init__(self, *stores: Memory) -> None:
+        self.stores = stores
+        self.texts: list[str] = []
+
+    def add(self, texts: list[str], session: str = "s") -> None:
+        """Add messages to both stores, the same ids in both."""
+        for store in self.stores:
+            store.messages.add_many(f"{session}-1-1", [{"role": "user", "content": text} for text in texts])
+        self.texts += texts
+
+    def find(self, **arguments: Any) -> list[list[Hit]]:
+        """What each store finds."""
+        return [store.search.messages(**arguments) for store in self.stores]
+
+    def check(self, **arguments: Any) -> int:
+        """Both find the same; how many hits."""
+        one, two = self.find(**arguments)
+        if one != two:  # scores may differ in the last bits, and the order of equals with them
+            assert {hit.id for hit in one} == {hit.id for hit in two}, arguments
+            scores = {hit.id: hit for hit in two}
+            for hit, other in zip(one, two, strict=True):
+                assert hit.score == pytest.approx(other.score, abs=SCORES), arguments
+                assert hit.score == pytest.approx(scores[hit.id].score, abs=SCORES), arguments
+                assert hit.snippet == scores[hit.id].snippet
+        return len(one)
+
+
+@pytest.fixture
+def pair(tmp_path: Path, pg_clean: str) -> Iterator[Pair]:
+    with Memory.open(tmp_path / "crow.db") as sqlite, Memory.open(pg_clean) as postgres:
+        yield Pair(sqlite, postgres)
+
+
+def fuzz(pair: Pair, seed: int, count: int, stem: bool) -> None:
+    """Random texts and random queries of every form; a tenth of them with giant texts there, too, which takes longer."""
+    rng = random.Random(seed)
+    if stem:
+        for store in pair.stores:
+            store.search.reindex(stem=True)
+    found = 0
+    for texts, queries in (
+        ([hostile.text(rng) for _ in range(700)] + real_texts(200), count),
+        (hostile.giants(), count // 10),
+    ):
+        pair.add(texts)
+        found += sum(pair.check(**hostile.query(rng, pair.texts), limit=1000) > 0 for _ in range(queries))
+    assert found > count / 4  # else nothing was compared
+
+
+def real_texts(count: int) -> list[str]:
+    """Lines of the shared transcripts, as they are."""
+    rng = random.Random(3)
+    files = transcript_files("claude-code", "codex-rollout", "multilingual")
+    lines = [
+        line
+        for path in rng.sample(files, min(len(files), 30))
+        for line in path.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    ]
+    return [line[:4000] for line in rng.sample(lines, min(len(lines), count))]
+
+
+@pytest.mark.parametrize("stem", [False, True])
+def test_random_queries_give_the_same_hits_and_scores(pair: Pair, stem: bool) -> None:
+    fuzz(pair, 20 + stem, QUICK, stem)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("stem", [False, True])
+@pytest.mark.parametrize("seed", range(100, 102))
+def test_ten_thousand_random_queries_of_each_kind(pair: Pair, stem: bool, seed: int) -> None:
+    fuzz(pair, seed, LONG // 2, stem)
+
+
+def test_queries_that_hypothesis_makes_up(pair: Pair) -> None:
+    rng = random.Random(31)
+    pair.add([hostile.text(rng) for _ in range(300)])
+    pieces = st.one_of(st.text(max_size=12), st.sampled_from(hostile.PIECES), st.sampled_from(hostile.COMMON))
+
+    @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck), database=None, derandomize=True)
+    @given(st.lists(pieces, max_size=6), st.sampled_from(["", " ", '"', "*", '" "']), st.sampled_from(["all", "any"]))
+    def check(words: list[str], glue: str, match: str) -> None:
+        pair.check(query=glue.join(words), match=match, exclude=words[0] if len(words) > 3 else None, limit=1000)
+
+    check()
+
+
+def test_term_frequencies_up_to_256_are_read_from_ts_rank_exactly(pair: Pair) -> None:
+    pair.add([" ".join(["word"] * count) + f" t{count}" for count in range(1, 256)] + ["other"] * 300)
+    one, two = pair.find(query="word", limit=1000)
+    assert [hit.id for hit in one] == [hit.id for hit in two]
+    assert all(hit.score == pytest.approx(other.score, abs=1e-12) for hit, other in zip(one, two, strict=True))
+    assert len({hit.score for hit in one}) == 255
+    with psycopg.connect(pair.stores[1].status().where) as connection:
+        for count in range(257):
+            text = "'x':1" if not count else "'word':" + ",".join(map(str, range(1, count + 1)))
+            [value] = connection.execute(
+                "select coalesce(crowmem_share(%s::tsvector, 'word', false, 1, 1), 0)", (text,)
+            ).fetchone() or [None]
+            assert value == pytest.approx(count / (count + 1), abs=1e-12)
+
+
+def test_prefixes_count_each_place_of_each_word(pair: Pair) -> None:
+    pair.add(["conf " * 3 + "config " * 5 + "configure", "conf config", "confab " * 200 + "confer", "hay"])
+    assert pair.check(query="conf*") == 3
+    assert pair.check(query="conf* hay", match="any") == 4
+
+
+@pytest.mark.parametrize("match", ["all", "any"])
+def test_common_words_rank_the_newest_messages_on_both(pair: Pair, monkeypatch: pytest.MonkeyPatch, match: str) -> None:
+    """As in a large store: with a small budget few words are rare, and the windows matter."""
+    monkeypatch.setattr(ranking, "BUDGET", 40)
+    rng = random.Random(33)
+    words = [f"w{number}" for number in range(60)]
+    weights = [1 / (number + 1) for number in range(60)]
+    for session in range(10):
+        pair.add([" ".join(rng.choices(words, weights, k=rng.randint(1, 30))) for _ in range(100)], f"s{session}")
+    for _ in range(300):
+        query = " ".join(rng.choices(words, weights, k=rng.randint(1, 4)))
+        session = rng.choice([None, None, "s1", "s7"])
+        for limit in (1, 10, 200):
+            pair.check(query=query, match=match, limit=limit, session_id=session)
+        pair.check(query=query, match=match, limit=10, offset=15, roles=["user"])
+        whole, bounded = (
+            pair.find(query=query, match=match, limit=1000, exhaustive=exhaustive)[0] for exhaustive in (True, False)
+        )
+        assert whole == bounded  # one bucket holds them all
+
+
+def test_with_many_rows_counted_frequencies_give_equal_scores(pair: Pair) -> None:
+    rng = random.Random(34)
+    words = [f"w{number}" for number in range(2000)]
+    weights = [1 / (number + 3) for number in range(2000)]
+    texts = [" ".join(rng.choices(words, weights, k=8)) for _ in range(24_000)]
+    pair.add(texts[:23_000])
+    for store in pair.stores:
+        store.search.optimize()
+    for _ in range(100):
+        query = " ".join(rng.choices(words, weights, k=rng.randint(1, 4)))
+        for match in ("all", "any"):
+            pair.check(query=query, match=match, limit=10)
+    pair.add(texts[23_000:], "later")  # from now on frequencies are scaled, not counted
+    same = 0
+    for _ in range(100):
+        query = " ".join(rng.choices(words, weights, k=rng.randint(1, 4)))
+        one, two = pair.find(query=query, match="any", limit=10)
+        same += len({hit.id for hit in one} & {hit.id for hit in two}) / max(1, len(one))
+    assert same / 100 >= 0.95
+    for store in pair.stores:
+        store.search.optimize()
+    for _ in range(50):
+        query = " ".join(rng.choices(words, weights, k=rng.randint(1, 4)))
+        pair.check(query=query, match="any", limit=10)
+
+
+def test_every_piece_of_an_unspaced_text_finds_its_message(pair: Pair) -> None:
+    """Chinese, Japanese, Thai: pieces of 1 to 6 characters from runs of such a script, drawn from 500 messages."""
+    rng = random.Random(35)
+    texts = unspaced_messages()
+    rng.shuffle(texts)
+    pair.add(texts[:500])
+    assert len(pair.texts) == 500
+    for number, text in enumerate(pair.texts, 1):
+        run = rng.choice(runs(text))
+        start = rng.randrange(len(run))
+        piece = run[start : start + rng.randint(1, 6)]
+        if not documents(piece).rows:
+            continue  # a vowel sign alone
+        one, two = pair.find(query=piece, limit=1000)
+        assert number in {hit.id for hit in one}, piece
+        assert {hit.id for hit in one} == {hit.id for hit in two}
+
+
+THAI = "ภาษาไทยเป็นภาษาที่มีระดับเสียงของคำแน่นอน ผู้ใช้ต้องการค้นหาข้อความด้วยคำใดก็ได้ในประโยค"
+
+
+def unspaced_messages() -> list[str]:
+    """The texts of the multilingual transcripts that hold a script without spaces, paragraph by paragraph."""
+    found: list[str] = [THAI[start:] for start in range(0, 60, 3)]
+
+    def walk(value: Any) -> None:
+        if isinstance(value, str):
+            found.extend(part for part in value.split("\n") if runs(part))
+        else:
+            for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+                walk(inner)
+
+    for path in sorted(shared_data("transcripts", "multilingual").glob("*.json*")):
+        text = path.read_text(encoding="utf-8")
+        for part in [text] if path.suffix == ".json" else text.splitlines():
+            walk(json.loads(part))
+    return list(dict.fromkeys(found))
+
+
+def runs(text: str) -> list[str]:
+    """The runs of a script written without spaces."""
+    from crowmem.lexer import _RUN
+
+    return _RUN.findall(text)
