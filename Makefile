@@ -68,8 +68,10 @@ s3-demo: $(VENV)/test.stamp ## keep images in a real S3 server started on loopba
 
 # --- tests ------------------------------------------------------------------
 
+# A whole run must have run every SQL statement on each database; see tests/ledger.py.
 test: $(VENV)/test.stamp ## every test, on its own PostgreSQL and S3 server
-	$(BIN)/python -m pytest -n $(JOBS) -m "not slow" $(ARGS)
+	@rm -rf $(VENV)/ledger
+	$(if $(ARGS),,CROWMEM_TEST_LEDGER=$(VENV)/ledger) $(BIN)/python -m pytest -n $(JOBS) -m "not slow" $(ARGS)
 
 test-fast: $(VENV)/test.stamp ## only what needs no server: SQLite and files
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow and not postgres and not s3" $(ARGS)

@@ -71,7 +71,7 @@ class Settings:
                 str(given.get("options") or ""),
                 f"-c synchronous_commit={'on' if self.durability == 'full' else 'off'}",
                 "-c jit=off",
-                "-c client_connection_check_interval=1000",  # a statement whose client is gone ends, and frees its locks
+                "-c client_connection_check_interval=1000",  # a statement ends when its client is gone, and frees its locks
             ]
             if self.read_only:
                 options.append("-c default_transaction_read_only=on")
