@@ -51,6 +51,13 @@ def test_data_goes_to_stdout_and_nothing_to_stderr(url: str) -> None:
     assert ran.stdout.startswith("SESSION")
 
 
+def test_the_module_runs_as_the_command_does(url: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "crowmem", "-c", url, "sessions"], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert (ran.returncode, ran.stdout) == (0, crowmem("--db", url, "sessions").stdout)
+
+
 @pytest.mark.postgres
 def test_a_process_over_a_server(pg_clean: str) -> None:
     fill(pg_clean)
