@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -139,3 +142,37 @@ def test_a_terminal_sees_one_bar_that_goes_away(tmp_path: Path) -> None:
     assert code == 0
     assert "\x1b" not in dumb
     assert "importing" not in dumb
+
+
+def test_watch_imports_what_changes_until_it_is_interrupted(tmp_path: Path) -> None:
+    lines = (SAMPLES / "claude-code.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    history = tmp_path / "histories" / "session.jsonl"
+    history.parent.mkdir()
+    history.write_text("".join(lines[:9]), encoding="utf-8")
+    child = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "crowmem",
+            "--db",
+            str(tmp_path / "crow.db"),
+            "--json",
+            "import",
+            "--watch",
+            str(history.parent),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=EXAMPLES.parent,
+    )
+    assert child.stdout is not None
+    first = json.loads(child.stdout.readline())
+    with history.open("a", encoding="utf-8") as file:
+        file.writelines(lines[9:])
+    second = json.loads(child.stdout.readline())
+    child.send_signal(signal.SIGINT)
+    rest, told = child.communicate()
+    assert first["messages_added"] > 0
+    assert first["messages_added"] + second["messages_added"] == 12
+    assert (child.returncode, rest, told) == (130, "", "watching; Ctrl-C ends it\n")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crowmem.commands import FAILED, OK, UsageError, opened
-from crowmem.commands.output import put_json, put_line, put_note
+from crowmem.commands.output import local_time, put_json, put_line, put_note
 from crowmem.progress import Progress
 from crowmem.terminal import Paint, columns_of, one_line, table
 
@@ -27,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--discover", action="store_true", help="import your own histories, wherever their tools keep them"
     )
+    parser.add_argument("--watch", action="store_true", help="go on importing what changes, until it is interrupted")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -40,6 +42,8 @@ def run(args: argparse.Namespace) -> int:
             return OK
         raise UsageError("name files or folders, or give --discover")
     with opened(args, create=True) as memory:
+        if args.watch:
+            _watch(args, memory, paths)
         with Progress("importing") as bar:
             report = import_paths(memory, paths, progress=lambda state: _show(bar, state))
         if report.messages_added or report.messages_grown:
@@ -49,6 +53,24 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print(report)
     return FAILED if _failed(report, args.paths) else OK
+
+
+def _watch(args: argparse.Namespace, memory: Memory, paths: list[str | Path]) -> None:
+    """Import what is there and then what changes; an interrupt ends it."""
+    from crowmem.watching import watch
+
+    def told(report: ImportReport) -> None:
+        if report.messages_added or report.messages_grown:
+            _index(memory)
+        if args.json:
+            put_json(report)
+        else:
+            added = f"{report.messages_added:,} messages added in {report.sessions:,} sessions"
+            put_line(f"{local_time(datetime.now(UTC))}  {added}, {report.skipped:,} parts skipped")
+        sys.stdout.flush()
+
+    put_note("watching; Ctrl-C ends it")
+    watch(memory, paths, told)
 
 
 def _discovered(args: argparse.Namespace) -> list[Path]:
