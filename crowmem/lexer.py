@@ -23,14 +23,16 @@ from typing import TYPE_CHECKING, Any
 from crowmem.scope import MARK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 LEXER = 1  # raised when the same text gives other tokens than before: an index of another number is made again
 
 TOKEN_BYTES = 128  # a longer token is cut here, at a character's border, in texts and queries alike
 DOCUMENT_TOKENS = 8192  # a document closes after so many tokens,
 DOCUMENT_REPEATS = 256  # or before one word's 257th place,
-DOCUMENT_BYTES = 900_000  # or before its different words pass so many bytes
+DOCUMENT_BYTES = (
+    900_000  # or before its tokens pass so many bytes, repeats counted: PostgreSQL adds them up as it reads
+)
 MESSAGE_DOCUMENTS = 64  # what follows in a message is stored, not indexed
 
 _PIECE = 1 << 18  # characters tokenized at once: a text of any size needs memory for a piece only
@@ -112,8 +114,30 @@ def documents(text: str, *, stem: bool = False) -> Documents:
             return Documents((Document(found),))
         pieces: Iterator[list[str]] = iter((found,))
     else:
-        pieces = (tokens(piece, stem=stem) for piece in _cut(text))
+        pieces = (tokens(piece, stem=stem) for piece in cut(text, _PIECE))
     return _divide(pieces)
+
+
+def plain(text: str) -> str | None:
+    """The only index row of a short ASCII text as FTS5 takes it, "" when it has no word; None for any other text.
+
+    Its tokens are those of `documents`, with any number of blanks between them: nobody looked at them one by one.
+    """
+    if not text.isascii():
+        return None
+    found = text.encode().translate(_ASCII)
+    most = found.count(b" ") - found.count(b"  ") + 1
+    if most > DOCUMENT_REPEATS:
+        # no word stands there 257 times if so many others do; the rest of the text is one more item
+        others = most - DOCUMENT_REPEATS
+        if most > 4 * DOCUMENT_REPEATS or len(set(found.split(None, 2 * others))) <= others + 1:
+            return None
+    start = 0
+    while len(found) - start > TOKEN_BYTES:
+        start = found.rfind(b" ", start, start + TOKEN_BYTES + 1) + 1
+        if not start:  # a token to be cut
+            return None
+    return "" if found.isspace() else found.decode()
 
 
 def tokens(text: str, *, stem: bool = False) -> list[str]:
@@ -134,26 +158,37 @@ def spread(text: str) -> str:
     return _RUN.sub(lambda run: f" {' '.join(run[0])} ", text.replace(MARK, " "))
 
 
-def located(text: str, *, stem: bool = False) -> Iterator[tuple[str, int, int]]:
-    """The tokens of a text with the places of their first and past their last character."""
+def located(text: str, wanted: Callable[[str], bool], *, stem: bool = False) -> Iterator[tuple[str, int, int]]:
+    """The wanted tokens of a text with the places of their first and past their last character."""
     start = 0
     for run in _RUN.finditer(text):
-        yield from _located(text, start, run.start(), stem)
+        yield from _located(text, start, run.start(), wanted, stem)
         for place in range(run.start(), run.end()):
-            for token in tokens(text[place], stem=stem):
+            token = _alone(text[place])
+            if token and wanted(token):
                 yield token, place, place + 1
         start = run.end()
-    yield from _located(text, start, len(text), stem)
+    yield from _located(text, start, len(text), wanted, stem)
 
 
-def _located(text: str, start: int, end: int, stem: bool) -> Iterator[tuple[str, int, int]]:
+@functools.lru_cache(maxsize=8192)
+def _alone(character: str) -> str:
+    """The token of a character that stands alone; "" when it is none. Such scripts have no stems."""
+    return "".join(tokens(character))
+
+
+def _located(
+    text: str, start: int, end: int, wanted: Callable[[str], bool], stem: bool
+) -> Iterator[tuple[str, int, int]]:
     encoded = _HALF.sub("?", text[start:end].replace(MARK, " ")).encode()
     place, read = start, 0
     for first, past, token in _tokenizer(stem).located(encoded):
-        place += len(encoded[read:first].decode())
-        length = len(encoded[first:past].decode())
-        yield (token if len(token) * 4 <= TOKEN_BYTES else _shorten(token)), place, place + length
-        place, read = place + length, past
+        token = token if len(token) * 4 <= TOKEN_BYTES else _shorten(token)
+        if wanted(token):
+            place += len(encoded[read:first].decode())
+            length = len(encoded[first:past].decode())
+            yield token, place, place + length
+            place, read = place + length, past
 
 
 def _shorten(token: str) -> str:
@@ -161,11 +196,11 @@ def _shorten(token: str) -> str:
     return token if len(encoded) <= TOKEN_BYTES else encoded[:TOKEN_BYTES].decode("utf-8", "ignore")
 
 
-def _cut(text: str) -> Iterator[str]:
-    """Pieces of a long text, cut where no token can be."""
+def cut(text: str, size: int) -> Iterator[str]:
+    """Pieces of a long text, of some so many characters, cut where no token can be."""
     start = 0
     while start < len(text):
-        border = _BORDER.search(text, start + _PIECE)
+        border = _BORDER.search(text, start + size)
         end = border.start() if border else len(text)
         yield text[start:end]
         start = end
@@ -183,7 +218,8 @@ def _fits(found: list[str]) -> bool:
         return True
     if len(found) * (TOKEN_BYTES + _ENTRY_BYTES) > DOCUMENT_BYTES:
         return False
-    if len(found) - len(set(found)) < DOCUMENT_REPEATS:  # all repeats of all words together
+    others = len(found) - DOCUMENT_REPEATS
+    if len(set(found[: 2 * others])) > others:  # different words, so many that none can stand there 257 times
         return True
     return max(Counter(found).values()) <= DOCUMENT_REPEATS
 
@@ -197,13 +233,12 @@ def _divide(pieces: Iterator[list[str]]) -> Documents:
     for piece in pieces:
         for token in piece:
             count = seen.get(token, 0)
-            growth = 2 if count else len(token.encode()) + _ENTRY_BYTES
+            growth = len(token.encode()) + _ENTRY_BYTES
             if len(current) >= DOCUMENT_TOKENS or count >= DOCUMENT_REPEATS or size + growth > DOCUMENT_BYTES:
                 rows.append(Document(current))
                 if len(rows) == MESSAGE_DOCUMENTS:
                     return Documents(tuple(rows), complete=False)
                 current, seen, size, count = [], {}, 0, 0
-                growth = len(token.encode()) + _ENTRY_BYTES
             current.append(token)
             seen[token] = count + 1
             size += growth

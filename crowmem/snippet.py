@@ -6,7 +6,7 @@ import re
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from crowmem.lexer import TOKEN_BYTES, located
+from crowmem.lexer import TOKEN_BYTES, cut, located
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ BEFORE = 40  # characters shown before the first match
 OPEN, CLOSE, MORE = "«", "»", "…"
 
 _MATCHES = 40  # of one word; the best place among these is shown
-_READ = 1 << 18  # characters read of a text that is not plain ASCII, or whose words are stemmed
+_PIECE, _READ = 1 << 12, 1 << 18  # characters read at once, and at most, of text that is not ASCII or has stems
 _BLANK = re.compile(r"\s+")
 _HALF = re.compile("[\0\ud800-\udfff]")
 
@@ -38,7 +38,7 @@ def snippet(text: str, terms: Iterable[Phrase], *, stem: bool = False) -> str:
         characters become U+FFFD.
     """
     wanted = {term.tokens[0]: term.prefix or len(term.tokens[0].encode()) > TOKEN_BYTES - 4 for term in terms}
-    spans = sorted(_plain(text, wanted) if text.isascii() and not stem else _read(text[:_READ], wanted, stem))
+    spans = sorted(_plain(text, wanted) if text.isascii() and not stem else _read(text, wanted, stem))
     start = _start(text, spans)
     end = min(len(text), start + LENGTH)
     if end < len(text):
@@ -66,14 +66,24 @@ def _plain(text: str, wanted: dict[str, bool]) -> Iterator[Span]:
 
 
 def _read(text: str, wanted: dict[str, bool], stem: bool) -> Iterator[Span]:
-    """Matches in any text."""
+    """Matches in any text, up to the end of the first piece that has one."""
     numbers = {token: number for number, token in enumerate(wanted)}
     prefixes = tuple(token for token, prefix in wanted.items() if prefix)
-    for token, start, end in located(text, stem=stem):
-        if token in numbers:
-            yield start, end, numbers[token]
-        elif prefixes and token.startswith(prefixes):
-            yield start, end, next(numbers[prefix] for prefix in prefixes if token.startswith(prefix))
+
+    def matches(token: str) -> bool:
+        return token in numbers or token.startswith(prefixes)
+
+    before = 0
+    for piece in cut(text, _PIECE):
+        found = list(located(piece, matches, stem=stem))
+        for token, start, end in found:
+            number = numbers.get(token)
+            if number is None:
+                number = next(numbers[prefix] for prefix in prefixes if token.startswith(prefix))
+            yield before + start, before + end, number
+        before += len(piece)
+        if found or before >= _READ:
+            return
 
 
 def _start(text: str, spans: list[Span]) -> int:

@@ -57,6 +57,7 @@ def giants() -> list[str]:
         " ".join(f"{number:060d}" for number in range(30_000)) + " bigend",
         "the " * 300 + "quick fox",
         ("the " * 255 + "quick fox ") * 4,
+        " ".join(f"{number % 32:03d}" + "x" * 125 for number in range(32 * 256)),  # a tsvector's 1 MB counts repeats
     ]
 
 

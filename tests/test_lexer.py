@@ -113,7 +113,7 @@ def test_documents_keep_every_limit_and_lose_nothing_before_the_last(text, stem)
             counts[token] = counts.get(token, 0) + 1
         assert document.length <= lexer.DOCUMENT_TOKENS
         assert max(counts.values()) <= lexer.DOCUMENT_REPEATS
-        assert sum(len(token.encode()) for token in counts) <= lexer.DOCUMENT_BYTES
+        assert sum(len(token.encode()) for token in document.tokens) <= lexer.DOCUMENT_BYTES
     joined = [token for document in found for token in document.tokens]
     whole = tokens(text, stem=stem)
     assert joined == whole if found.complete else joined == whole[: len(joined)]
@@ -130,13 +130,12 @@ def test_what_no_message_may_index_is_left_out_and_told():
     assert all(document.length == 256 for document in found)
 
 
-def test_a_long_text_is_cut_only_where_no_token_is(monkeypatch):
+def test_a_long_text_is_cut_only_where_no_token_is():
     rng = random.Random(8)
     texts = [hostile.text(rng) for _ in range(200)]
     text = "".join(texts)
     whole = tokens(text)
-    monkeypatch.setattr(lexer, "_PIECE", 50)
-    pieces = list(lexer._cut(text))
+    pieces = list(lexer.cut(text, 50))
     assert "".join(pieces) == text
     assert len(pieces) > 100
     assert [token for piece in pieces for token in tokens(piece)] == whole
@@ -153,7 +152,7 @@ def test_every_border_separates():
 
 def test_places_of_tokens_are_those_in_the_text():
     text = "Le cafe\u0301 重跑gen \ud83d nul\x00 x🤖y ภาษา \ue000s HTTPServer2"
-    found = [(token, text[start:end]) for token, start, end in located(text)]
+    found = [(token, text[start:end]) for token, start, end in located(text, bool)]
     assert [token for token, _ in found] == tokens(text)
     assert ("cafe", "cafe\u0301") in found
     assert ("httpserver2", "HTTPServer2") in found
@@ -164,7 +163,7 @@ def test_places_of_tokens_of_any_text():
     rng = random.Random(9)
     for _ in range(200):
         text = hostile.text(rng)
-        found = list(located(text))
+        found = list(located(text, bool))
         assert [token for token, _, _ in found] == tokens(text)
         for token, start, end in found:
             assert tokens(text[start:end]) == [token]
@@ -240,3 +239,23 @@ def _strings(text, json):
         for line in text.splitlines():
             walk(json.loads(line))
     return found
+
+
+def test_a_plain_row_has_the_tokens_of_the_only_document():
+    rng = random.Random(9)
+    every = [chr(code) for code in range(128)]
+    texts = ["".join(rng.choices(every, k=rng.randint(0, 900))) for _ in range(200)]
+    few, many = [f"w{number}" for number in range(4)], [f"w{number}" for number in range(400)]
+    texts += [" ".join(rng.choices(words, k=k)) for words in (few, many) for k in (250, 257, 300, 400, 600, 1000, 1100)]
+    texts += [" ".join(["w"] * count + many[:rest]) for count in (255, 256, 257) for rest in (0, 1, 2, 50, 200, 400)]
+    texts += [" ".join(many[:rest] + ["w"] * count) for count in (255, 256, 257) for rest in (0, 1, 2, 50, 200, 400)]
+    texts += [" " * start + "x" * length + " end" for start in range(70) for length in (127, 128, 129, 130, 200)]
+    texts += ["", " ", "--", "a " * 255, "a " * 256, "a " * 257, "a" * 128, "a" * 129, "é", "x " * 300]
+    taken = 0
+    for text in texts:
+        row = lexer.plain(text)
+        if row is not None:
+            taken += 1
+            assert [row.split()] == [document.tokens for document in documents(text)] or row == ""
+            assert (row == "") == (len(documents(text)) == 0)
+    assert 100 < taken < len(texts)
