@@ -44,6 +44,7 @@ class Hold:
         timeout_s: float | None,
         *,
         blocking: bool,
+        keep: bool = True,
     ) -> None:
         """Made by ``leases.hold``; nothing is taken before the block begins."""
         self._database = database
@@ -53,6 +54,7 @@ class Hold:
         self._lease_s = lease_s
         self._timeout_s = patience("timeout_s", timeout_s)
         self._blocking = blocking
+        self._keep = keep
         self._lease: Lease | None = None
         self._ends_s = 0.0
         self._lost: CrowmemError | None = None
@@ -155,8 +157,8 @@ class Hold:
         if self._renewing is not None:
             await self._renewing.stop()
         lease, in_time, self._lease = self.lease, not self.must_stop, None
-        try:
-            held = await leasing.release(self._database, self._settings, lease)
+        try:  # a renewal still under way does no harm: it finds the lease released
+            held = self._lost is None and await leasing.release(self._database, self._settings, lease, keep=self._keep)
         except (Unavailable, OutcomeUnknown) as error:  # out of reach: the lease ends by itself
             held, self._lost = in_time, error
         if not held and not failed:

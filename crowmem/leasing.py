@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 ACQUIRE = statement("lease_acquire", Lease)
 RENEW = statement("lease_renew", Lease)
 RELEASE = statement("lease_release")
+DROP = statement("lease_drop")
 GET = statement("lease_get", Lease)
 
 LOCK = "crowmem:lock:"  # stands before a session's name in the name of the lease that locks it
@@ -58,9 +59,9 @@ async def renew(driver: Driver, store: Store, lease: Lease, lease_s: float) -> L
     return rows[0]  # type: ignore[no-any-return]
 
 
-async def release(driver: Driver, store: Store, lease: Lease) -> bool:
-    """End a lease; whether it was still held."""
-    rows = await driver.run(RELEASE, {**held_by(lease), "now": store.now_us})
+async def release(driver: Driver, store: Store, lease: Lease, *, keep: bool = True) -> bool:
+    """End a lease, and its row with it unless that is to be kept; whether it was still held."""
+    rows = await driver.run(RELEASE if keep else DROP, {**held_by(lease), "now": store.now_us})
     if rows:
         await driver.announce(topic(lease.name))
     return bool(rows)

@@ -36,7 +36,7 @@ WAIT_TRANSACTION = statement("lock_wait_transaction")
 FREE = statement("lock_free")
 
 LEASE_S = 10.0  # on SQLite a holder that was killed keeps the lock so long
-_held: set[tuple[object, ...]] = set()  # by whom in this process: waiting for oneself would never end
+_held: set[tuple[object, ...]] = set()  # by whom in this process: waiting for oneself for ever would never end
 
 
 class _Way(Protocol):
@@ -62,7 +62,7 @@ class SessionLock:
         self.session_id = session_id
         self._timeout_s = patience("timeout_s", timeout_s)
         self._blocking = blocking
-        self._where = store.where
+        self._what = (store.where, database.schema, session_id)
         self._holder: tuple[object, ...] | None = None
         if database.in_transaction:
             raise Unsupported(f"locking {session_id!r} inside a transaction would hold its rows too; do it outside")
@@ -86,15 +86,11 @@ class SessionLock:
 
     async def _enter(self, *, blocking: bool) -> Self:
         check_colour(self._blocking, used_blocking=blocking)
-        holder = (*_caller(blocking), self._where, self.session_id)
-        if self._holder is not None or holder in _held:
+        holder = (*_caller(blocking), *self._what)
+        if self._holder is not None or (holder in _held and self._timeout_s >= WAIT_S):
             raise Conflict(f"session {self.session_id!r} is already held here; a second lock would wait for the first")
+        await self._way.take(self._timeout_s)
         _held.add(holder)
-        try:
-            await self._way.take(self._timeout_s)
-        except BaseException:
-            _held.discard(holder)
-            raise
         self._holder = holder
         return self
 
@@ -141,6 +137,7 @@ class _Leased:
             LEASE_S,
             timeout_s,
             blocking=blocking,
+            keep=False,  # nobody sees this lease's token, and a session's name goes with the session
         )
         self._hold: Hold | None = None
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     Step = Callable[[], Coroutine[Any, Any, float | None]]
 
+MOMENT_S = 1.0  # a step that hangs on a dead wire must not hold up whoever is done
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -24,7 +25,7 @@ class Background(Protocol):
     """A step that is taken again and again."""
 
     async def stop(self) -> None:
-        """Take no further step, and wait for one that is being taken."""
+        """Take no further step, and give one that is being taken a moment to end."""
 
 
 async def start(step: Step, first_s: float, *, blocking: bool, name: str) -> Background:
@@ -56,7 +57,7 @@ class _Thread:
 
     async def stop(self) -> None:
         self._stopped.set()
-        self._thread.join()
+        self._thread.join(MOMENT_S)
 
 
 class _Task:

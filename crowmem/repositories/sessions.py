@@ -144,7 +144,7 @@ class Sessions(Repository[M]):
                 "tasks": len(await tx.run(DELETE_TASKS, session)),
                 "task_deliveries": len(await tx.run(DELETE_DELIVERIES, session)),
                 "session_payloads": len(await tx.run(DELETE_PAYLOAD, session)),
-                "leases": len(await tx.run(DELETE_LEASES, {**session, "lock": LOCK})),
+                "leases": len(await tx.run(DELETE_LEASES, {**session, "lock": LOCK, "now": self._store.now_us})),
                 **await _delete_tapes(tx, session),
                 "agents": len(await tx.run(DELETE_AGENTS, session)),
             }

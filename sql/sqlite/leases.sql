@@ -46,3 +46,22 @@ limit :limit offset :offset;
 select * from leases
 where name = :name and owner = :owner and token = :token
     and expires_at > coalesce(:now, cast(unixepoch('subsec') * 1000000 as integer));
+
+-- name: lease_drop :many text
+-- End a lease whose row nobody needs; no row when it has ended or somebody else has it.
+-- differs: the clock.
+delete from leases
+where name = :name and owner = :owner and token = :token and expires_at > coalesce(:now, cast(unixepoch('subsec') * 1000000 as integer))
+returning name;
+
+-- name: lease_delete_session :many text
+-- Delete the leases named after a session or one of its agents, and locks on them that nobody holds; returns their names.
+-- :lock is what stands before the name of a lock. A lock that is held goes when it is given back.
+-- differs: the clock.
+delete from leases
+where name = :session_id
+    or name in (select agent_id from agents where session_id = :session_id)
+    or (expires_at <= coalesce(:now, cast(unixepoch('subsec') * 1000000 as integer))
+        and (name = cast(:lock as text) || :session_id
+            or name in (select cast(:lock as text) || agent_id from agents where session_id = :session_id)))
+returning name;
