@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from crowmem.content import search_text, title, tool_names
 from crowmem.errors import Busy
-from crowmem.lexer import documents
+from crowmem.lexer import documents, plain
 from crowmem.scope import agent_parts, scope_words
 from crowmem.statement import statement
 
@@ -36,22 +36,34 @@ class Entry:
     """The index rows of one message.
 
     Attributes:
-        lengths: of each row its tokens and scope words, as FTS5 counts its two columns.
-        texts: of each row the tokens joined by blanks for FTS5, or the tsvector's literal but for the bucket's word.
+        texts: of each row the tokens separated by blanks for FTS5, or the tsvector's literal but for the bucket's word.
         scope: the scope words for FTS5's second column; on PostgreSQL they are in the texts.
         indexed: 1, or 2 when the message has more words than its rows hold.
+        counted: the lengths, where they are stored; FTS5 counts itself.
     """
 
-    lengths: list[int]
     texts: list[str]
     scope: str
     indexed: int
+    counted: list[int] | None = None
+
+    @property
+    def lengths(self) -> list[int]:
+        """Of each row its tokens and scope words, as FTS5 counts its two columns."""
+        if self.counted is not None:
+            return self.counted
+        return [len(text.split()) + len(self.scope.split()) for text in self.texts]
 
     def rows(self, message_id: int) -> list[dict[str, Any]]:
         """Parameters of ``message_index_add``."""
+        if self.counted is None:
+            return [
+                {"id": message_id, "doc": number, "text": text, "scope": self.scope}
+                for number, text in enumerate(self.texts)
+            ]
         return [
-            {"id": message_id, "doc": number, "len": length, "text": text, "scope": self.scope}
-            for number, (length, text) in enumerate(zip(self.lengths, self.texts, strict=True))
+            {"id": message_id, "doc": number, "len": length, "text": text}
+            for number, (length, text) in enumerate(zip(self.counted, self.texts, strict=True))
         ]
 
 
@@ -68,15 +80,16 @@ def entry(
 ) -> Entry:
     """The index rows of a message, for one dialect."""
     words = scope_words(session_id, agent_id, role, created_at=created_at, injected=injected, tools=tool_names(message))
-    found = documents(search_text(message), stem=stem)
-    if dialect == "postgres":
-        scope = " ".join([f"'{word}'" for word in words])
-        texts = [f"{document.tsvector} {scope}" for document in found]
-    else:
-        scope = " ".join(words)
-        texts = [document.text for document in found]
+    text = search_text(message)
+    if dialect == "sqlite" and not stem and (only := plain(text)) is not None:
+        return Entry([only] if only else [], " ".join(words), WHOLE)
+    found = documents(text, stem=stem)
+    indexed = WHOLE if found.complete else PARTLY
+    if dialect == "sqlite":
+        return Entry([document.text for document in found], " ".join(words), indexed)
+    scope = " ".join([f"'{word}'" for word in words])
     lengths = [document.length + len(words) for document in found]
-    return Entry(lengths, texts, scope, WHOLE if found.complete else PARTLY)
+    return Entry([f"{document.tsvector} {scope}" for document in found], "", indexed, lengths)
 
 
 async def catch_up(driver: Driver, *, stem: bool, most: int = CAUGHT_UP) -> int:
