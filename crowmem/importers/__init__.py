@@ -28,6 +28,7 @@ from crowmem.importers import (
     kimi,
     openai_chat,
     opencode,
+    opencode_db,
     openhands,
     pi,
     question_sets,
@@ -91,6 +92,7 @@ FORMATS: tuple[Format, ...] = (
     specstory.FORMAT,
     aider.FORMAT,
     crow_db.FORMAT,
+    opencode_db.FORMAT,
     crow_images.FORMAT,
 )
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from crowmem.importers import anthropic, chat
-from crowmem.importers.conversations import Conversation, Said, read_conversations
+from crowmem.importers.conversations import Conversation, Said, is_lines, read_conversations
+from crowmem.importers.lines import Line, read_lines
 from crowmem.importers.places import Format
 from crowmem.importers.responses import from_items, is_input
+from crowmem.importers.source import Head, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from crowmem.importers.items import Item
-    from crowmem.importers.source import Head, Source
 
 ROLES = {"system", "developer", "user", "assistant", "tool", "function"}
 _LISTS = ("messages", "traj")
@@ -41,11 +42,15 @@ def sniff(head: Head) -> bool:
 
 def read(source: Source) -> Iterator[Item]:
     """The turns of one file."""
-    from crowmem.importers.source import Head
+    yield from read_conversations(source, convert, message_lines=is_message(_first(source)))
 
-    head = Head(source.path)
-    first = next(iter(head.records or head.elements), None)
-    yield from read_conversations(source, convert, message_lines=is_message(first))
+
+def _first(source: Source) -> Any:
+    """The first value of a file of lines, or the first element of a document."""
+    if is_lines(source):
+        lines = read_lines(Source(source.path), is_message, arrays=True)
+        return next((line.value for line in lines if isinstance(line, Line)), None)
+    return next(iter(Head(source.path).elements), None)
 
 
 def convert(value: Any) -> Conversation | None:
