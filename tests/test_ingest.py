@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import sqlite3
 import subprocess
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from data import SHARED, shared_data
+from test_importers_odd import SAMPLES, spoiled_file
 
 from crowmem import Memory
 from crowmem.ingest import ImportProgress, ImportReport, import_paths
@@ -239,6 +241,18 @@ def test_nul_and_half_characters_survive(store: Memory, tmp_path: Path) -> None:
     path.write_text(line("user", 1, said))
     assert import_paths(store, [path]).messages_added == 1
     assert store.messages.load("s-1-1-1") == [{"role": "user", "content": said}]
+
+
+def test_spoiled_files_stop_no_run(store: Memory, tmp_path: Path) -> None:
+    """Values exchanged for others at random: what a parser takes of them, the store takes as well."""
+    for number, name in enumerate(SAMPLES):
+        folder = tmp_path / "spoiled" / str(number)
+        folder.mkdir(parents=True)
+        (folder / Path(name).name).write_bytes(spoiled_file(name, random.Random(name), 0.05))
+    report = import_paths(store, [tmp_path / "spoiled"])
+    assert report.messages_added > 500
+    again = import_paths(store, [tmp_path / "spoiled"])
+    assert (again.messages_added, again.messages_grown) == (0, 0)
 
 
 def test_names_that_no_column_can_hold_are_made_fit(store: Memory, tmp_path: Path) -> None:

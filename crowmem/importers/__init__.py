@@ -40,6 +40,7 @@ from crowmem.importers import (
     toolbench,
     trae_agent,
 )
+from crowmem.importers.guard import ODD
 from crowmem.importers.items import MAIN, Item, Mark, SessionFacts, Skip, StoreRow, Turn
 from crowmem.importers.source import Head, Source
 
@@ -104,7 +105,14 @@ def recognise(path: Path) -> Format | None:
         OSError: the file cannot be read.
     """
     head = Head(path)
-    return next((found for found in FORMATS if found.sniff(head)), None)
+    return next((found for found in FORMATS if _is(found, head)), None)
+
+
+def _is(form: Format, head: Head) -> bool:
+    try:
+        return form.sniff(head)
+    except ODD:  # what looks like this format at first, and has another shape
+        return False
 
 
 def discover(home: Path, env: Mapping[str, str]) -> Iterator[tuple[Format, Path]]:

@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from crowmem.importers import chat
 from crowmem.importers.document import members
+from crowmem.importers.guard import guarded
 from crowmem.importers.items import MAIN, Item, Mark, SessionFacts, Skip, Turn
 from crowmem.importers.places import Format
 
@@ -69,11 +70,11 @@ def _document(source: Source, stream: IO[bytes]) -> Iterator[Item]:
         elif member.key is not None and member.index is None:
             whole[member.key] = member.value
         elif member.key is None and _is_conversation(member.value):
-            yield from _Conversation(source, member.value, member.line).items()
+            yield from guarded(_Conversation(source, member.value, member.line).items(), source, member.line)
         elif member.key is None:
             source.passed["an element that is no conversation"] += 1
     if _is_conversation(whole):
-        yield from _Conversation(source, whole, line).items()
+        yield from guarded(_Conversation(source, whole, line).items(), source, line)
 
 
 class _Conversation:

@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from crowmem.importers import anthropic, chat
 from crowmem.importers.document import members
+from crowmem.importers.guard import guarded
 from crowmem.importers.items import MAIN, Item, Mark, SessionFacts, Skip, Turn
 from crowmem.importers.places import Format
 
@@ -59,13 +60,13 @@ def _document(source: Source, stream: IO[bytes]) -> Iterator[Item]:
         if member.broken:
             yield Skip(str(source.path), member.line, member.broken)
         elif member.key is None and _is_conversation(member.value):
-            yield from _conversation(source, member.value, member.line)
+            yield from guarded(_conversation(source, member.value, member.line), source, member.line)
         elif member.index is not None and member.key is not None:
             whole.setdefault(member.key, []).append(member.value)
         elif member.key is not None:
             whole[member.key] = member.value
     if _is_conversation(whole):
-        yield from _conversation(source, whole, 1)
+        yield from guarded(_conversation(source, whole, 1), source, 1)
 
 
 def _conversation(source: Source, value: dict[str, Any], line: int) -> Iterator[Item]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from crowmem.importers import anthropic, chat
 from crowmem.importers.claude_chain import Chain
+from crowmem.importers.guard import ODD, odd
 from crowmem.importers.items import MAIN, Item, Mark, SessionFacts, Skip, Turn
 from crowmem.importers.lines import read_lines
 from crowmem.importers.places import Format, below, folder
@@ -59,7 +60,10 @@ def read(source: Source) -> Iterator[Item]:
         if isinstance(line, Skip):
             yield line
             continue
-        reader.record(line.value, line.number, line.offset)
+        try:
+            reader.record(line.value, line.number, line.offset)
+        except ODD as error:
+            yield odd(source, line.number, error)
         if source.offset - marked > _MARK_BYTES:
             marked = source.offset
             reader.mark()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from crowmem.importers import anthropic, chat
 from crowmem.importers.document import members
+from crowmem.importers.guard import guarded
 from crowmem.importers.items import MAIN, Item, Mark, Skip, Turn
 from crowmem.importers.places import Format, below
 from crowmem.importers.wrappers import wrapper
@@ -50,7 +51,8 @@ def read(source: Source) -> Iterator[Item]:
                 session = chat.text(member.value)
             elif member.key in (None, "messages") and isinstance(member.value, dict):
                 source.records += 1
-                yield from _turns(session, number, member.value, names, member.line)
+                made = _turns(session, number, member.value, names, member.line)
+                yield from guarded(made, source, member.line)
                 number += 1
     yield Mark(0, 0)
 

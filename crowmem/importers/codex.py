@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from crowmem.importers import chat
 from crowmem.importers.codex_items import CALLS, OUTPUTS, content, output, picture
 from crowmem.importers.codex_response import Response
+from crowmem.importers.guard import guarded
 from crowmem.importers.items import MAIN, Item, Mark, SessionFacts, Skip, Turn
 from crowmem.importers.lines import Line, read_lines
 from crowmem.importers.places import Format, below, folder
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 _MARK_BYTES = 8 * 1024 * 1024
 _COPY = timedelta(seconds=2)  # lines of the parent are written in one go when a thread is made
-_ENVELOPES = {
+_ENVELOPES = (
     "session_meta",
     "turn_context",
     "response_item",
@@ -41,8 +42,8 @@ _ENVELOPES = {
     "compacted",
     "world_state",
     "inter_agent_communication_metadata",
-}
-_BARE = {"message", "reasoning", *CALLS, *OUTPUTS}
+)
+_BARE = ("message", "reasoning", *CALLS, *OUTPUTS)
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
 _KEPT = ("session", "agent", "cwd", "branch", "model", "total", "bare")
 
@@ -76,7 +77,7 @@ def read(source: Source) -> Iterator[Item]:
         if isinstance(line, Skip):
             yield line
             continue
-        yield from reader.line(line)
+        yield from guarded(reader.line(line), source, line.number)
         if source.offset - marked > _MARK_BYTES:
             marked = source.offset
             yield reader.mark()
@@ -138,6 +139,7 @@ class _Reader:
         else:
             response.turn.message = message
             yield response.turn
+        yield from response.drawn
         yield from response.outputs
 
     def _meta(self, payload: dict[str, Any]) -> Iterator[Item]:
@@ -269,7 +271,7 @@ class _Reader:
             self._names[made["id"]] = made["function"]["name"]
             if (drawn := picture(item)) is not None:
                 message = chat.tool(made["id"], [drawn], name=made["function"]["name"])
-                response.outputs.append(self._turn(f"o:{made['id']}:{_print(message)}", message, line, time))
+                response.drawn.append(self._turn(f"o:{made['id']}:{_print(message)}", message, line, time))
 
     def _key(self, prefix: str, item: dict[str, Any], line: Line, time: Any) -> str:
         """Items go by their time and text, and without a time by their line."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from crowmem.importers import chat
 
-CALLS = {
+CALLS = (
     "function_call",
     "custom_tool_call",
     "local_shell_call",
@@ -17,15 +17,15 @@ CALLS = {
     "computer_call",
     "file_search_call",
     "code_interpreter_call",
-}
-OUTPUTS = {
+)
+OUTPUTS = (
     "function_call_output",
     "custom_tool_call_output",
     "local_shell_call_output",
     "tool_search_output",
     "computer_call_output",
-}
-_TEXTS = {"input_text", "output_text", "text", "summary_text", "reasoning_text"}
+)
+_TEXTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
 
 
 def content(value: Any) -> Any:

@@ -24,6 +24,7 @@ class Response:
     content: list[dict[str, Any]] = field(default_factory=list)
     calls: list[dict[str, Any]] = field(default_factory=list)
     outputs: list[Turn] = field(default_factory=list)
+    drawn: list[Turn] = field(default_factory=list)  # pictures that the response itself made
     complete: bool = False  # its tokens are known
 
     def is_followed_by(self, kind: str) -> bool:

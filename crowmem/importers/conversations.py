@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from crowmem.importers import chat
 from crowmem.importers.document import members
+from crowmem.importers.guard import ODD, guarded
 from crowmem.importers.items import MAIN, Item, Mark, SessionFacts, Skip, Turn
 from crowmem.importers.lines import read_lines
 from crowmem.importers.source import HEAD_BUDGET
@@ -63,11 +64,11 @@ def read_conversations(source: Source, convert: Convert, *, message_lines: bool 
     """
     reader = _Reader(source, convert, message_lines)
     if is_lines(source):
-        for line in read_lines(source, lambda value: convert(value) is not None, arrays=True):
+        for line in read_lines(source, lambda value: _is_one(convert, value), arrays=True):
             if isinstance(line, Skip):
                 yield line
             else:
-                yield from reader.value(line.value, line.number)
+                yield from guarded(reader.value(line.value, line.number), source, line.number)
         yield from reader.end()
         source.state = reader.state()
         yield Mark(source.offset, source.line)
@@ -79,16 +80,23 @@ def read_conversations(source: Source, convert: Convert, *, message_lines: bool 
                 yield Skip(str(source.path), member.line, member.broken)
                 whole.clear()  # half a conversation; it is read when it is whole
             elif member.key is None:
-                yield from reader.value(member.value, member.line)
+                yield from guarded(reader.value(member.value, member.line), source, member.line)
             elif member.index is None:
                 whole[member.key] = member.value
             else:
                 whole.setdefault(member.key, []).append(member.value)
     if whole:
-        yield from reader.value(whole, 1)
+        yield from guarded(reader.value(whole, 1), source, 1)
     yield from reader.end()
     source.state = reader.state()
     yield Mark(0, 0)  # a document that grows is written anew
+
+
+def _is_one(convert: Convert, value: Any) -> bool:
+    try:
+        return convert(value) is not None
+    except ODD:
+        return False
 
 
 def is_lines(source: Source) -> bool:

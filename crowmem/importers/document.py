@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 ELEMENT_LIMIT = 256 * 1024 * 1024  # most characters of one element; the store takes no larger message
 _CHUNK = 256 * 1024
+_TAIL = 3  # characters that must follow a number to know that it has ended: "1" may go on as "1e+5"
 _SPACE = " \t\r\n\0"
 
 
@@ -164,8 +165,10 @@ class _Text:
             except (ValueError, RecursionError) as error:  # an integer of over 4,300 digits; nested a thousand deep
                 raise Broken(f"not readable ({type(error).__name__}: {error})") from error
             else:
-                if end < len(self._text) or self._text[self._at] in '{["' or not self._more():
-                    self._at = end
+                length = end - self._at
+                whole = self._text[self._at] in '{["' or len(self._text) - end >= _TAIL
+                if whole or not self._more():
+                    self._at += length
                     return value
 
     def _more(self) -> bool:

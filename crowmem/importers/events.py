@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crowmem.importers import chat
+from crowmem.importers.guard import guarded
 from crowmem.importers.items import MAIN, Item, Mark, SessionFacts, Skip, Turn
 from crowmem.importers.lines import IsRecord, Line, read_lines
 from crowmem.importers.wrappers import wrapper
@@ -132,7 +133,7 @@ def read_events(source: Source, reader: EventReader, is_record: IsRecord) -> Ite
         if isinstance(line, Skip):
             yield line
             continue
-        yield from reader.event(line.value, line)
+        yield from guarded(reader.event(line.value, line), source, line.number)
         if source.offset - marked > _MARK_BYTES:
             marked = source.offset
             yield _mark(source, reader)

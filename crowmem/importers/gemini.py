@@ -14,6 +14,7 @@ from crowmem.importers.conversations import is_lines
 from crowmem.importers.document import members
 from crowmem.importers.events import EventReader, read_events
 from crowmem.importers.gemini_parts import response, split
+from crowmem.importers.guard import guarded
 from crowmem.importers.items import Item, Mark, Skip
 from crowmem.importers.lines import Line
 from crowmem.importers.places import Format, below
@@ -50,9 +51,9 @@ def read(source: Source) -> Iterator[Item]:
             if member.broken:
                 yield Skip(str(source.path), member.line, member.broken)
             elif member.key == "messages" and isinstance(member.value, dict):
-                yield from reader.event(member.value, line)
+                yield from guarded(reader.event(member.value, line), source, member.line)
             elif member.key is not None:
-                yield from reader.event({member.key: member.value}, line)
+                yield from guarded(reader.event({member.key: member.value}, line), source, member.line)
     yield reader.facts()
     yield Mark(0, 0)  # the whole file is written anew
 

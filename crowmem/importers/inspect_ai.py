@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from crowmem.importers import chat
 from crowmem.importers.document import ELEMENT_LIMIT, members
+from crowmem.importers.guard import guarded
 from crowmem.importers.items import MAIN, Item, Mark, SessionFacts, Skip, Turn
 from crowmem.importers.places import Format
 
@@ -49,7 +50,7 @@ def read(source: Source) -> Iterator[Item]:
                 elif member.key == "eval" and isinstance(member.value, dict):
                     about = member.value
                 elif member.key == "samples" and isinstance(member.value, dict):
-                    yield from _sample(source, about, member.value, member.line)
+                    yield from guarded(_sample(source, about, member.value, member.line), source, member.line)
     yield Mark(0, 0)
 
 
@@ -67,7 +68,7 @@ def _archive(source: Source) -> Iterator[Item]:
             except (ValueError, RecursionError, zipfile.BadZipFile) as error:
                 yield Skip(str(source.path), 0, f"{name} is not readable ({type(error).__name__})")
                 continue
-            yield from _sample(source, about, sample, 1)
+            yield from guarded(_sample(source, about, sample, 1), source, 1)
 
 
 def _sample(source: Source, about: Mapping[str, Any], sample: dict[str, Any], line: int) -> Iterator[Item]:

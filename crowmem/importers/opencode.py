@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from crowmem.importers import chat
 from crowmem.importers.document import members
+from crowmem.importers.guard import guarded
 from crowmem.importers.items import MAIN, Item, Mark, SessionFacts, Skip, Turn
 from crowmem.importers.places import Format, below, folder
 
@@ -61,7 +62,8 @@ def read(source: Source) -> Iterator[Item]:
             elif member.key == "messages" and session is not None and isinstance(member.value, dict):
                 info, parts = member.value.get("info"), member.value.get("parts")
                 if isinstance(info, dict):
-                    yield from session.message(info, parts if isinstance(parts, list) else [], member.line)
+                    made = session.message(info, parts if isinstance(parts, list) else [], member.line)
+                    yield from guarded(made, source, member.line)
             elif member.key is not None and member.index is None:
                 shape[member.key] = member.value
     if session is None and _is_session(shape):
@@ -89,7 +91,7 @@ def _stored(source: Source, session: Session) -> Iterator[Item]:
         elif _is_message(info):
             found = [_load(piece) for piece in sorted((top / "part" / chat.text(info["id"])).glob("*.json"))]
             yield from (part for part in found if isinstance(part, Skip))
-            yield from session.message(info, found, 1)
+            yield from guarded(session.message(info, found, 1), source, 1)
 
 
 def _load(path: Path) -> dict[str, Any] | Skip:

@@ -9,6 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from crowmem.importers import chat
+from crowmem.importers.guard import guarded
 from crowmem.importers.items import Item, Mark, Skip
 from crowmem.importers.opencode import Session
 from crowmem.importers.places import Format
@@ -77,7 +78,7 @@ class _Reader:
             parts.append({**self._json(part["data"]), "id": part["id"]})
         self.newest = max(self.newest, int(message["time_updated"] or 0))
         if info:
-            yield from session.message({**info, "id": message["id"]}, parts, 1)
+            yield from guarded(session.message({**info, "id": message["id"]}, parts, 1), self._source, 0)
         else:
             yield Skip(str(self._source.path), 0, f"message {chat.text(message['id'])} is no JSON object")
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from crowmem.importers import chat
 from crowmem.importers.conversations import Conversation, Said, read_conversations
 from crowmem.importers.document import members
+from crowmem.importers.guard import guarded
 from crowmem.importers.items import MAIN, Item, Mark, Turn
 from crowmem.importers.places import Format, below
 
@@ -87,13 +88,17 @@ def _single(source: Source, session: str) -> Iterator[Item]:
             if member.key is not None and member.index is None:
                 whole[member.key] = member.value
     source.records += 1
+    yield from guarded(_turns(source, session, whole), source, 1)
+    yield Mark(0, 0)
+
+
+def _turns(source: Source, session: str, event: dict[str, Any]) -> Iterator[Item]:
     reader = _Events()
-    for key, said in reader.event(whole):
+    for key, said in reader.event(event):
         yield Turn(
             session, MAIN, (key,), said.message, 1, said.created_at, said.usage, reader.model, injected=said.injected
         )
     source.passed.update(reader.passed)
-    yield Mark(0, 0)
 
 
 class _Events:

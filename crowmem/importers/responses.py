@@ -16,7 +16,7 @@ def is_input(value: Any) -> bool:
         isinstance(value, list)
         and bool(value)
         and all(
-            isinstance(item, dict) and ("role" in item or item.get("type") in CALLS | OUTPUTS) for item in value[:3]
+            isinstance(item, dict) and ("role" in item or item.get("type") in CALLS + OUTPUTS) for item in value[:3]
         )
     )
 
