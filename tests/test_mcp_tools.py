@@ -356,9 +356,7 @@ def test_short_messages_are_never_cut_and_fill_the_page_that_was_asked_for(url: 
 def test_a_long_hit_is_shown_where_it_matches(url: str) -> None:
     with Memory.open(url) as memory:
         memory.agents.create("s-1-1", "s")
-        memory.messages.add(
-            "s-1-1", {"role": "user", "content": "x " * 5000 + "the magpie sits here" + " y" * 50_000}
-        )
+        memory.messages.add("s-1-1", {"role": "user", "content": "x " * 5000 + "the magpie sits here" + " y" * 50_000})
     [found] = ask(url, "query_memory", query="magpie").messages
     assert "the magpie sits here" in found.parts[0].text
     assert found.from_character

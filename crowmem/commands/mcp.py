@@ -39,6 +39,8 @@ def run(args: argparse.Namespace) -> None:
     if sys.stdin is not None and sys.stdin.isatty():
         put_note("crowmem mcp is started by an agent's client (see --print-config); Ctrl-C ends it")
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)  # stdout belongs to the protocol
+    if not args.debug:  # a call that is called off, or a server that is away, is told to the client
+        logging.getLogger("psycopg").setLevel(logging.ERROR)
     _serve()(args.db, args.config)
 
 
