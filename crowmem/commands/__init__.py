@@ -53,6 +53,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("gc", "remove images that no message names"),
     Command("images", "upload images that wait for the bucket"),
     Command("roles", "print SQL that makes a reading and a writing role on PostgreSQL"),
+    Command("mcp", "serve the memory to an agent as MCP tools, read-only"),
     Command("version", "print the version of crowmem, with --json also what it stands on"),
 )
 
