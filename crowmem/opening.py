@@ -17,12 +17,15 @@ from crowmem.urls import Target, normalize
 from crowmem.values import check_choice, check_range, check_seconds, check_text
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from crowmem.drivers import Driver, RootDriver
     from crowmem.drivers.postgres_settings import Settings
     from crowmem.drivers.sqlite_file import SqliteFile
 
 SETTING_GET = statement("setting_get")
 SETTING_ADD = statement("setting_add")
+BACKUP = statement("store_backup")
 
 POOL = 1000
 ATTEMPTS = 1_000_000
@@ -135,6 +138,17 @@ def _settings(options: Options) -> Settings:
         pool_size=options.pool_size,
         prepare=options.prepare,
     )
+
+
+def backup_file(path: Path, target: Path) -> None:
+    """A consistent copy of a SQLite file of any schema, which itself is only read."""
+    from crowmem.drivers.sqlite_file import SqliteFile
+
+    file = SqliteFile(path, read_only=True)
+    try:
+        file.run(BACKUP, {"path": str(target)})
+    finally:
+        file.close()
 
 
 async def prepared(driver: RootDriver, options: Options) -> Store:

@@ -48,6 +48,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("delete", "delete a session with everything it owns"),
     Command("status", "print how the store is doing"),
     Command("check", "look for damage"),
+    Command("copy", "copy a store into another, of any kind"),
     Command("backup", "copy a SQLite store while others write to it"),
     Command("reindex", "build the search index again"),
     Command("gc", "remove images that no message names"),

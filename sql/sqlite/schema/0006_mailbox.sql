@@ -30,14 +30,17 @@ create index mailbox_ready_priority on mailbox_ready (session_id, priority, id) 
 insert into mailbox_ready (session_id, id, priority)
 select session_id, id, priority from task_deliveries where status = 'pending';
 
+-- not `or replace`: the statement that fires a trigger decides over such a clause, an upsert's own words stand
 create trigger mailbox_ready_insert after insert on task_deliveries when new.status = 'pending' begin
-    insert or replace into mailbox_ready (session_id, id, priority) values (new.session_id, new.id, new.priority);
+    insert into mailbox_ready (session_id, id, priority) values (new.session_id, new.id, new.priority)
+    on conflict (session_id, id) do update set priority = excluded.priority;
 end;
 -- Whatever puts a row back sets due_at too. A trigger on the status would run at every claim and cost it a tenth.
 create trigger mailbox_ready_update after update of due_at, session_id, priority on task_deliveries
 when new.status = 'pending' begin
     delete from mailbox_ready where session_id = old.session_id and id = old.id and old.session_id <> new.session_id;
-    insert or replace into mailbox_ready (session_id, id, priority) values (new.session_id, new.id, new.priority);
+    insert into mailbox_ready (session_id, id, priority) values (new.session_id, new.id, new.priority)
+    on conflict (session_id, id) do update set priority = excluded.priority;
 end;
 create trigger mailbox_ready_delete after delete on task_deliveries begin
     delete from mailbox_ready where session_id = old.session_id and id = old.id;
