@@ -99,6 +99,7 @@ class SqliteFile:
         else:
             flags = apsw.SQLITE_OPEN_READONLY if self.read_only else apsw.SQLITE_OPEN_READWRITE
             connection = apsw.Connection(self.name, flags=flags, statementcachesize=STATEMENT_CACHE)
+        connection.convert_binding = as_json
         connection.set_busy_handler(_Patience(self.busy_timeout_s))
         connection.set_progress_handler(_go_on, PROGRESS_STEPS)
         if not self.read_only and not reader:
@@ -359,7 +360,7 @@ def _go_on() -> bool:
 
 def execute(connection: apsw.Connection, statement: Statement, params: Mapping[str, Any]) -> list[Any]:
     """Run a statement to its end and make its rows records."""
-    rows = connection.execute(statement.texts["sqlite"], bound(params)).fetchall()
+    rows = connection.execute(statement.texts["sqlite"], params).fetchall()
     if statement.record is None:
         return rows
     if not rows:
@@ -370,21 +371,16 @@ def execute(connection: apsw.Connection, statement: Statement, params: Mapping[s
 
 def execute_batch(connection: apsw.Connection, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
     """Run a statement once for each set of parameters."""
-    found = connection.executemany(statement.texts["sqlite"], map(bound, rows)).fetchall()
+    found = connection.executemany(statement.texts["sqlite"], rows).fetchall()
     if statement.record is None:
         return found
     make = record_maker(statement.record)
     return [make(row) for row in found]
 
 
-def bound(params: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Lists and dicts travel as JSON text."""
-    for value in params.values():
-        if type(value) is list or type(value) is dict:
-            return {
-                name: json.dumps(one) if type(one) is list or type(one) is dict else one for name, one in params.items()
-            }
-    return params
+def as_json(_cursor: apsw.Cursor, _number: int, value: Any) -> Any:
+    """Lists and dicts travel as JSON text; apsw asks only about what it cannot bind, and refuses what comes back so."""
+    return json.dumps(value) if type(value) is list or type(value) is dict else value
 
 
 def roll_back(connection: apsw.Connection) -> None:

@@ -9,8 +9,8 @@ from crowmem.content import content_texts
 from crowmem.errors import InvalidValue
 from crowmem.ids import parse_agent_id
 from crowmem.image_keeping import keep, put_back
-from crowmem.images import Extracted, extract
-from crowmem.message_rows import make_row, put, put_many
+from crowmem.images import extract
+from crowmem.message_rows import Row, make_row, put, put_many
 from crowmem.operation import M, Repository, operation
 from crowmem.records import Message
 from crowmem.statement import statement
@@ -112,26 +112,27 @@ class Messages(Repository[M]):
         """
         place = parse_agent_id(check_text("agent_id", agent_id))
         given = check_list("messages", messages)
-        found = [
-            Extracted(message, {}, ()) if self._holds_no_image(message) else extract(message, f"messages[{number}]")
-            for number, message in enumerate(given)
-        ]
         columns = zip(
-            [one.message for one in found],
+            given,
             _as_many("usages", usages, given),
             _as_many("created_ats", created_ats, given),
             _as_many("injected", injected, given),
             strict=True,
         )
         stem, dialect = self._store.stem, self._driver.dialect
-        rows = [
-            make_row(agent_id, place, message, usage, created_at, bool(flag), stem, dialect, f"messages[{number}]")
-            for number, (message, usage, created_at, flag) in enumerate(columns)
-        ]
+        rows: list[Row] = []
+        blobs: dict[str, bytes] = {}
+        refers = False
+        for number, (message, usage, created_at, flag) in enumerate(columns):
+            what = f"messages[{number}]"
+            if not self._holds_no_image(message):
+                found = extract(message, what)
+                message, refers = found.message, refers or bool(found.keys)
+                blobs |= found.blobs
+            rows.append(make_row(agent_id, place, message, usage, created_at, bool(flag), stem, dialect, what))
         if not rows:
             return []
-        if any(one.keys for one in found):
-            blobs = {key: data for one in found for key, data in one.blobs.items()}
+        if refers:
             return await keep(self._driver, self._store, blobs, lambda tx: put_many(tx, place, rows))
         return await put_many(self._driver, place, rows)
 
