@@ -21,7 +21,6 @@ class Reply:
 
     turn: Turn
     offset: int  # of its first line
-    last_line: int
     blocks: list[dict[str, Any]] = field(default_factory=list)
     usage: Any = None  # of its newest line
     emitted: int = 0  # blocks when it was given out last
@@ -32,31 +31,31 @@ class Chain:
     """What is held of one agent; what is complete goes out by ``out``."""
 
     out: list[Item]
+    last_line: int = 0  # of its newest record
     open: Reply | None = None
     held: list[Turn] = field(default_factory=list)  # results that came while the reply was open
     recent: dict[str, Reply] = field(default_factory=dict)
     tools: dict[str, str] = field(default_factory=dict)  # call id → tool name, of recent replies
 
-    def goes_on(self, reply_id: str, line: int, message: dict[str, Any]) -> bool:
+    def goes_on(self, reply_id: str, message: dict[str, Any]) -> bool:
         """Take a line of the reply that is open; False when it is of another one."""
         reply = self.open
         if reply is None or self.recent.get(reply_id) is not reply:
             return False
-        self._take(reply, line, message)
+        self._take(reply, message)
         return True
 
     def add(self, reply_id: str, turn: Turn, offset: int, message: dict[str, Any]) -> None:
         """Take the first line of a reply, or one of a reply that was left; the one that was open is given out."""
         self.close()
-        self.open = reply = self.recent.pop(reply_id, None) or Reply(turn, offset, turn.line)
+        self.open = reply = self.recent.pop(reply_id, None) or Reply(turn, offset)
         self.recent[reply_id] = reply
         while len(self.recent) > _RECENT:
             del self.recent[next(iter(self.recent))]
-        self._take(reply, turn.line, message)
+        self._take(reply, message)
 
-    def _take(self, reply: Reply, line: int, message: dict[str, Any]) -> None:
+    def _take(self, reply: Reply, message: dict[str, Any]) -> None:
         """Take the blocks that the reply has not yet: a resumed session writes old replies again."""
-        reply.last_line = line
         new = [block for block in anthropic.blocks_of(message.get("content")) if block not in reply.blocks]
         if new:
             reply.blocks += new

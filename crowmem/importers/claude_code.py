@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from crowmem.importers.source import Head, Source
 
 _MARK_BYTES = 8 * 1024 * 1024
-_IDLE_LINES = 2000  # a reply that got no block for so long is complete
+_IDLE_LINES = 2000  # an agent that said nothing for so long has completed its reply
 _SIDES = 100  # records of side chains that are remembered for a later run
 _MESSAGES = ("user", "assistant")
 
@@ -103,10 +103,11 @@ class _Reader:
         chain = self._chains.get((session, agent))
         if chain is None:
             chain = self._chains[session, agent] = Chain(self.out)
+        chain.last_line = line
         reply_id = ""
         if kind == "assistant":
             reply_id = chat.text(message.get("id")) or chat.text(record.get("uuid"))
-            if chain.goes_on(reply_id, line, message):
+            if chain.goes_on(reply_id, message):
                 return
         turn = Turn(
             session,
@@ -129,15 +130,12 @@ class _Reader:
     def mark(self) -> None:
         """Give out what is held, and the place to go on from: the first line of the oldest reply still open."""
         offset, line = self._source.offset, self._source.line
-        for chain in self._chains.values():
-            reply = chain.open
-            if reply is None:
-                continue
+        for key, chain in list(self._chains.items()):
             chain.emit()
-            if self._source.line - reply.last_line > _IDLE_LINES:
-                chain.open = None
-            elif reply.offset < offset:
-                offset, line = reply.offset, reply.turn.line - 1
+            if self._source.line - chain.last_line > _IDLE_LINES:
+                del self._chains[key]
+            elif chain.open is not None and chain.open.offset < offset:
+                offset, line = chain.open.offset, chain.open.turn.line - 1
         self._source.state = self._side_state(line)
         self.out.append(Mark(offset, line))
 
