@@ -199,3 +199,17 @@ def test_models_and_servers(memory: Any) -> None:
             call()
     with pytest.raises(ValueError, match="x-1-1"):
         memory.agents.set_model("x-1-1", "m")
+
+
+def test_the_ids_of_a_session_come_without_its_prompts(memory: Any) -> None:
+    for number in (1, 2):
+        memory.agents.create(f"s-{number}-1", "s", system_prompt="p" * 1000)
+    fork = memory.agents.fork("s-1-1")
+    memory.agents.create("other-1-1", "other")
+    assert memory.agents.ids("s") == ["s-1-1", fork.agent_id, "s-2-1"]
+    assert memory.agents.ids("s", include_forks=False) == ["s-1-1", "s-2-1"]
+    assert memory.agents.ids("s", agent_idx=2) == ["s-2-1"]
+    assert memory.agents.ids("s", limit=1) == ["s-1-1"]
+    assert memory.agents.ids("nobody") == []
+    with pytest.raises(InvalidValue, match="limit is 0"):
+        memory.agents.ids("s", limit=0)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 GET = statement("agent_get", Agent)
 LIST = statement("agent_list", Agent)
+IDS = statement("agent_ids")
 ADD = statement("agent_add", Agent)
 FORK = statement("agent_fork", Agent)
 MAX_IDX = statement("agent_max_idx")
@@ -134,6 +135,27 @@ class Agents(Repository[M]):
             limit=check_range("limit", limit, 1, MOST),
             offset=check_range("offset", offset, 0, 2**62),
         )
+
+    @operation
+    async def ids(
+        self, session_id: str, *, agent_idx: int | None = None, include_forks: bool = True, limit: int = 1000
+    ) -> builtins.list[str]:
+        """The ids of a session's agents, by agent index and fork. Costs no more when their prompts are large.
+
+        Args:
+            session_id: the session's name; [] for an unknown one.
+            agent_idx: only agents with this index.
+            include_forks: False leaves out forks.
+            limit: most ids to return, 1 to 100,000.
+        """
+        rows = await self._many(
+            IDS,
+            session_id=check_text("session_id", session_id, empty=True),
+            agent_idx=None if agent_idx is None else check_range("agent_idx", agent_idx, 0, INDEX),
+            forks=int(include_forks),
+            limit=check_range("limit", limit, 1, MOST),
+        )
+        return [agent_id for (agent_id,) in rows]
 
     @operation
     async def fork(self, agent_id: str, *, at: int | None = None) -> Agent:

@@ -34,6 +34,8 @@ LOAD = statement("message_load")
 VIEW = statement("message_view")
 QUERY = statement("message_query", Message)
 QUERY_NEWEST = statement("message_query_newest", Message)
+QUERY_AGENT = statement("message_query_agent", Message)
+QUERY_AGENT_NEWEST = statement("message_query_agent_newest", Message)
 HORIZON = statement("message_horizon")
 WRITERS = statement("message_writers")
 HOLE = statement("message_hole")
@@ -211,19 +213,34 @@ class Messages(Repository[M]):
             after_id: continue after this id, in the direction of the order.
         """
         newest = check_choice("order", order, ("asc", "desc")) == "desc"
+        session = check_optional_text("session_id", session_id)
+        agents = None if agent_ids is None else check_texts("agent_ids", agent_ids)
+        index = None if agent_idx is None else check_range("agent_idx", agent_idx, 0, 2**31 - 1)
+        start = None if after_id is None else check_range("after_id", after_id, *INTEGER)
+        filters = {
+            "roles": None if roles is None else check_texts("roles", roles),
+            "after": optional_time_text("after", after),
+            "before": optional_time_text("before", before),
+            "include_forks": bool(include_forks),
+            "injected": bool(injected),
+            "limit": check_range("limit", limit, 1, MOST),
+            "offset": check_range("offset", offset, 0, 2**62),
+        }
+        if agents is not None and len(agents) == 1 and session is None and index is None:
+            end = INTEGER[1] if newest else INTEGER[0]
+            return await self._many(
+                QUERY_AGENT_NEWEST if newest else QUERY_AGENT,
+                agent_id=agents[0],
+                after_id=end if start is None else start,
+                **filters,
+            )
         return await self._many(
             QUERY_NEWEST if newest else QUERY,
-            session_id=check_optional_text("session_id", session_id),
-            agent_ids=None if agent_ids is None else check_texts("agent_ids", agent_ids),
-            agent_idx=None if agent_idx is None else check_range("agent_idx", agent_idx, 0, 2**31 - 1),
-            roles=None if roles is None else check_texts("roles", roles),
-            after=optional_time_text("after", after),
-            before=optional_time_text("before", before),
-            include_forks=bool(include_forks),
-            injected=bool(injected),
-            after_id=None if after_id is None else check_range("after_id", after_id, *INTEGER),
-            limit=check_range("limit", limit, 1, MOST),
-            offset=check_range("offset", offset, 0, 2**62),
+            session_id=session,
+            agent_ids=agents,
+            agent_idx=index,
+            after_id=start,
+            **filters,
         )
 
     @operation

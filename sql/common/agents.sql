@@ -11,6 +11,16 @@ where cast(:session_id as text) is null or session_id = :session_id
 order by session_id, agent_idx, fork_idx
 limit :limit offset :offset;
 
+-- name: agent_ids :many text
+-- The ids of a session's agents, by agent index and fork; their prompts and tools, which may be large, are not read.
+-- :agent_idx takes only those of this index, :forks = 0 leaves forks out.
+select agent_id from main.agents
+where session_id = :session_id
+    and (cast(:agent_idx as integer) is null or agent_idx = :agent_idx)
+    and (cast(:forks as integer) = 1 or fork_idx <= 1)
+order by agent_idx, fork_idx
+limit :limit;
+
 -- name: agent_add :one Agent
 -- Add an agent; no row when the id is taken.
 insert into main.agents (agent_id, session_id, agent_idx, fork_idx, forked_at, cwd, prompt_id, prompt_args, system_prompt,

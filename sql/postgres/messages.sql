@@ -50,6 +50,34 @@ where (cast(:session_id as text) is null or m.agent_id in (select agent_id from 
 order by m.id desc
 limit :limit offset :offset;
 
+-- name: message_query_agent :many Message
+-- As message_query, of one agent, whose own rows an index holds in their order: a page costs what it holds.
+-- differs: lists come as arrays.
+-- plan: ix_messages_agent_id
+select m.* from main.messages m
+where m.agent_id = :agent_id and m.id > :after_id
+    and (cast(:roles as text[]) is null or m.role = any(:roles))
+    and (cast(:after as text) is null or m.created_at collate "C" > :after)
+    and (cast(:before as text) is null or m.created_at collate "C" < :before)
+    and (cast(:include_forks as boolean) or m.fork_idx <= 1)
+    and (cast(:injected as boolean) or m.injected = 0)
+order by m.id
+limit :limit offset :offset;
+
+-- name: message_query_agent_newest :many Message
+-- As message_query_agent, newest first; :after_id then bounds from above.
+-- differs: lists come as arrays.
+-- plan: ix_messages_agent_id
+select m.* from main.messages m
+where m.agent_id = :agent_id and m.id < :after_id
+    and (cast(:roles as text[]) is null or m.role = any(:roles))
+    and (cast(:after as text) is null or m.created_at collate "C" > :after)
+    and (cast(:before as text) is null or m.created_at collate "C" < :before)
+    and (cast(:include_forks as boolean) or m.fork_idx <= 1)
+    and (cast(:injected as boolean) or m.injected = 0)
+order by m.id desc
+limit :limit offset :offset;
+
 -- name: message_horizon :one int, text
 -- The newest id visible, and the transactions that were writing messages after that look: each may hold a smaller id.
 -- differs: ids are taken at the insert but become visible at the commit. The locks are read after the snapshot was taken, and

@@ -55,6 +55,34 @@ where (:session_id is null or m.agent_id in (select agent_id from agents where s
 order by m.id desc
 limit :limit offset :offset;
 
+-- name: message_query_agent :many Message
+-- As message_query, of one agent, whose own rows an index holds in their order: a page costs what it holds.
+-- differs: lists come as JSON arrays.
+-- plan: ix_messages_agent_id
+select m.* from messages m
+where m.agent_id = :agent_id and m.id > :after_id
+    and (:roles is null or m.role in (select value from json_each(:roles)))
+    and (:after is null or m.created_at > :after)
+    and (:before is null or m.created_at < :before)
+    and (:include_forks or m.fork_idx <= 1)
+    and (:injected or m.injected = 0)
+order by m.id
+limit :limit offset :offset;
+
+-- name: message_query_agent_newest :many Message
+-- As message_query_agent, newest first; :after_id then bounds from above.
+-- differs: lists come as JSON arrays.
+-- plan: ix_messages_agent_id
+select m.* from messages m
+where m.agent_id = :agent_id and m.id < :after_id
+    and (:roles is null or m.role in (select value from json_each(:roles)))
+    and (:after is null or m.created_at > :after)
+    and (:before is null or m.created_at < :before)
+    and (:include_forks or m.fork_idx <= 1)
+    and (:injected or m.injected = 0)
+order by m.id desc
+limit :limit offset :offset;
+
 -- name: message_horizon :one int, text
 -- The newest id visible, and the transactions that were writing messages after that look: each may hold a smaller id.
 -- differs: one writer at a time, so ids become visible in their order and nobody holds a smaller one.
