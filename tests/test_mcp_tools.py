@@ -161,6 +161,22 @@ def test_pages_hold_every_message_once_in_both_orders(url: str) -> None:
     assert "behind the last message" in told(behind)
 
 
+@pytest.mark.parametrize("count", [3, 64, 70])
+def test_many_agents_of_a_session_are_read_in_the_order_of_all(url: str, count: int) -> None:
+    ids = []
+    with Memory.open(url) as memory:
+        for number in range(1, count + 1):
+            memory.agents.create(f"s-{number}-1", "s")
+        for turn in range(2):
+            for number in range(1, count + 1):
+                ids.append(memory.messages.add(f"s-{number}-1", {"role": "user", "content": f"{turn} {number}"}))
+    for order in ("asc", "desc"):
+        answer = ask(url, "query_session", session_id="s", order=order, limit=200)
+        assert [one.id for one in answer.messages] == sorted(ids, reverse=order == "desc")
+    only = ask(url, "query_session", session_id="s", agent_idx=2, limit=200)
+    assert [one.id for one in only.messages] == [ids[count + 1], ids[1]]
+
+
 def test_agents_forks_roles_and_times_narrow_it(filled: str) -> None:
     def found(**sent: Any) -> list[str]:
         return texts(ask(filled, "query_session", session_id="alpha", limit=50, order="asc", **sent))
@@ -374,7 +390,7 @@ def test_a_long_hit_is_shown_where_it_matches(url: str) -> None:
         ("list_sessions", {"limit": "many"}, "InvalidValue", "limit is of type str"),
         ("list_sessions", {"limit": True}, "InvalidValue", "limit is of type bool"),
         ("list_sessions", {"limit": 2.5}, "InvalidValue", "limit is of type float"),
-        ("list_sessions", {"offset": -1}, "InvalidValue", "offset is -1, expected 0 to 100,000"),
+        ("list_sessions", {"offset": -1}, "InvalidValue", "offset is -1, expected 0 to 10,000"),
         ("list_sessions", {"offset": 10**400}, "InvalidValue", "offset is a number of over 30 digits"),
         ("list_sessions", {"include_forks": "yes"}, "InvalidValue", "include_forks is of type str"),
         ("list_sessions", {"cwd": "/a\0b"}, "InvalidValue", "holds a NUL"),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 MOST = 200  # sessions or messages of one answer
-FURTHEST = 100_000  # passed over before it
+FURTHEST = 10_000  # passed over before it; each has to be read
 MOST_CONTEXT = 20
 QUERY_CHARACTERS = 10_000  # a search reads 64 words of it
 INTEGER = 2**31 - 1

@@ -5,7 +5,8 @@ The rows of agents, whose prompts may be large, are never read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from crowmem.errors import InvalidValue, NotFound
@@ -15,7 +16,7 @@ from crowmem.terminal import clean
 from crowmem.transcript import SAID, visible_parts
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
 
     from crowmem.memory import AsyncMemory
     from crowmem.records import Hit, Message
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 FIRST_PAGE = 16  # rows read at first; each page is twice the one before
 LARGEST_PAGE = 256
+SIDE_BY_SIDE = 64  # agents of a session whose messages are merged here; those of more are found by reading through all
 LOOKED_AT = 1000  # newest sessions whose names are compared with an abbreviation
 SPOKEN = ("user", "assistant")  # whose messages the conversation consists of
 _ROLES = {"conversation": SPOKEN, "with_thinking": SPOKEN, "with_tools": (*SPOKEN, "tool", "function"), "full": None}
@@ -86,9 +88,10 @@ class Item:
 
 async def browse(memory: AsyncMemory, view: View, *, order: str, limit: int, offset: int) -> tuple[list[Item], bool]:
     """One page of messages in their order, and whether there are more. Those with nothing to show do not count."""
+    walk = await _walk(memory, view, order)
     found: list[Item] = []
     passed = 0
-    async for item in _walk(memory, view, order, None):
+    while (item := await walk.next()) is not None:
         if passed < offset:
             passed += 1
         elif len(found) == limit:
@@ -108,32 +111,88 @@ async def search(memory: AsyncMemory, view: View, query: str, *, limit: int, off
 
 async def around(memory: AsyncMemory, view: View, message: Message | Hit, count: int) -> tuple[list[Item], list[Item]]:
     """The messages of the same agent just before a message and just after it, oldest first."""
-    near = View(view.mode, agent_ids=[message.agent_id], include_forks=True)
-    before = await _first(_walk(memory, near, "desc", message.id), count)
-    return before[::-1], await _first(_walk(memory, near, "asc", message.id), count)
+    near = View(view.mode, agent_ids=[message.agent_id])
+    before = await _first(_Walk(memory, near, "desc", message.id), count)
+    return before[::-1], await _first(_Walk(memory, near, "asc", message.id), count)
 
 
-async def _first(items: AsyncIterator[Item], count: int) -> list[Item]:
+async def _first(walk: _Walk, count: int) -> list[Item]:
     found: list[Item] = []
-    if count:
-        async for item in items:
-            found.append(item)
-            if len(found) == count:
-                break
+    while len(found) < count and (item := await walk.next()) is not None:
+        found.append(item)
     return found
 
 
-async def _walk(memory: AsyncMemory, view: View, order: str, after_id: int | None) -> AsyncIterator[Item]:
-    """The messages of a view that have something to show, read in pages."""
-    size = FIRST_PAGE
-    while True:
-        page = await memory.messages.query(**view.filters(), order=order, limit=size, after_id=after_id)
-        for message in page:
-            if parts := view.parts(message):
-                yield Item(message, parts)
-        if len(page) < size:
-            return
-        after_id, size = page[-1].id, min(2 * size, LARGEST_PAGE)
+async def _walk(memory: AsyncMemory, view: View, order: str) -> _Walk | _SideBySide:
+    """A walk through a view: through each agent's own messages where they are few, since an index holds those."""
+    agents = view.agent_ids
+    if agents is None and view.session_id is not None:
+        agents = await memory.agents.ids(
+            view.session_id, agent_idx=view.agent_idx, include_forks=view.include_forks, limit=SIDE_BY_SIDE + 1
+        )
+    if agents is None or len(agents) > SIDE_BY_SIDE:
+        return _Walk(memory, view, order)
+    alone = replace(view, session_id=None, agent_idx=None, include_forks=True)
+    return _SideBySide([_Walk(memory, replace(alone, agent_ids=[one]), order) for one in agents], order)
+
+
+class _Walk:
+    """The messages of a view that have something to show, one by one, read in pages."""
+
+    def __init__(self, memory: AsyncMemory, view: View, order: str, after_id: int | None = None) -> None:
+        self._memory = memory
+        self._view = view
+        self._order = order
+        self._after_id = after_id
+        self._size = FIRST_PAGE
+        self._page: list[Message] = []
+        self._ended = False
+
+    async def next(self) -> Item | None:
+        """The next one, None at the end."""
+        while True:
+            while self._page:
+                message = self._page.pop()
+                if parts := self._view.parts(message):
+                    return Item(message, parts)
+            if self._ended:
+                return None
+            await self._read()
+
+    async def _read(self) -> None:
+        page = await self._memory.messages.query(
+            **self._view.filters(), order=self._order, limit=self._size, after_id=self._after_id
+        )
+        self._ended = len(page) < self._size
+        self._size = min(2 * self._size, LARGEST_PAGE)
+        if page:
+            self._after_id = page[-1].id
+        self._page = page[::-1]
+
+
+class _SideBySide:
+    """Several walks as one, in the order of all."""
+
+    def __init__(self, walks: list[_Walk], order: str) -> None:
+        self._walks = walks
+        self._sign = -1 if order == "desc" else 1
+        self._heads: list[tuple[int, int, Item]] | None = None  # a heap: by id, then by walk
+
+    async def next(self) -> Item | None:
+        """The next one, None at the end."""
+        if self._heads is None:
+            self._heads = []
+            for number in range(len(self._walks)):
+                await self._advance(self._heads, number)
+        if not self._heads:
+            return None
+        _, number, item = heappop(self._heads)
+        await self._advance(self._heads, number)
+        return item
+
+    async def _advance(self, heads: list[tuple[int, int, Item]], number: int) -> None:
+        if (item := await self._walks[number].next()) is not None:
+            heappush(heads, (self._sign * item.message.id, number, item))
 
 
 async def one(memory: AsyncMemory, view: View, message_id: int) -> Item:
