@@ -237,3 +237,19 @@ def test_skips_name_the_file_and_the_line() -> None:
     skips = [item for item in items(path) if isinstance(item, Skip)]
     assert [(skip.path, skip.line) for skip in skips] == [(str(path), 93), (str(path), 107), (str(path), 114)]
     assert all("not JSON" in skip.reason for skip in skips)
+
+
+DOCS = Path(__file__).resolve().parents[1] / "docs" / "importers.md"
+
+
+def test_every_format_is_described() -> None:
+    text = DOCS.read_text(encoding="utf-8")
+    for form in FORMATS:
+        assert f"`{form.name}`" in text, form.name
+
+
+def test_every_difference_to_a_readme_is_described() -> None:
+    text = DOCS.read_text(encoding="utf-8")
+    for name in NOT_MESSAGES:
+        described = name if "agentkit-tape" not in name else "derived/agentkit-tape/*.jsonl"
+        assert f"| `{described}` |" in text, name
