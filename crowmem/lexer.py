@@ -30,9 +30,7 @@ LEXER = 1  # raised when the same text gives other tokens than before: an index 
 TOKEN_BYTES = 128  # a longer token is cut here, at a character's border, in texts and queries alike
 DOCUMENT_TOKENS = 8192  # a document closes after so many tokens,
 DOCUMENT_REPEATS = 256  # or before one word's 257th place,
-DOCUMENT_BYTES = (
-    900_000  # or before its tokens pass so many bytes, repeats counted: PostgreSQL adds them up as it reads
-)
+DOCUMENT_BYTES = 900_000  # or before its tokens pass so many bytes, repeats counted as PostgreSQL does
 MESSAGE_DOCUMENTS = 64  # what follows in a message is stored, not indexed
 
 _PIECE = 1 << 18  # characters tokenized at once: a text of any size needs memory for a piece only

@@ -30,6 +30,8 @@ CHANGES = statement("search_changes")
 COUNT_WORDS = statement("search_count_words")
 RECOUNT = statement("search_recount")
 STATS_DIFFER = statement("search_stats_differ")
+STATS_LOCK = statement("search_stats_lock")
+STATS_MEND = statement("search_stats_mend")
 SETTING_GET = statement("setting_get")
 SETTING_PUT = statement("setting_put")
 SETTING_DROP = statement("search_setting_drop")
@@ -56,11 +58,11 @@ async def reindex(driver: Driver, store: Store, *, stem: bool, progress: Callabl
     plan = {"stem": stem, "lexer": LEXER}
     after = await _begin(driver, plan)
     store.stem = stem
-    [[total]] = await driver.run(TOTAL, {})
+    [[total, newest]] = await driver.run(TOTAL, {})
     done = 0
     while True:
         try:
-            count, last = await _reindex_batch(driver, plan, after)
+            count, last = await _reindex_batch(driver, plan, after, newest)
         except StoreCorrupt:
             await driver.run(CLEAR, {})
             after, done = 0, 0
@@ -73,6 +75,10 @@ async def reindex(driver: Driver, store: Store, *, stem: bool, progress: Callabl
     async with driver.transaction() as tx:
         await tx.run(SETTING_PUT, {"name": "lexer", "value": str(LEXER)})
         await tx.run(SETTING_DROP, {"name": REINDEX})
+    if driver.dialect == "postgres" and (await driver.run(STATS_DIFFER, {}))[0][0]:
+        async with driver.transaction() as tx:
+            await tx.run(STATS_LOCK, {})
+            await tx.run(STATS_MEND, {})
     await optimize(driver, store)
     return done
 
@@ -90,9 +96,10 @@ async def _begin(driver: Driver, plan: dict[str, Any]) -> int:
         return 0
 
 
-async def _reindex_batch(driver: Driver, plan: dict[str, Any], after: int) -> tuple[int, int]:
+async def _reindex_batch(driver: Driver, plan: dict[str, Any], after: int, newest: int) -> tuple[int, int]:
+    """The next messages up to the one that was newest at the beginning: later ones are written as they should be."""
     async with driver.transaction() as tx:
-        found = await tx.run(AFTER, {"after_id": after, "most": BATCH})
+        found = [one for one in await tx.run(AFTER, {"after_id": after, "most": BATCH}) if one[0] <= newest]
         last = found[-1][0] if found else _ID_MAX
         await tx.run(DROP_ORPHANS, {"after_id": after, "upto": last})
         if found:

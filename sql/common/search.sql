@@ -13,9 +13,9 @@ select distinct session_id from main.agents
 where (cast(:cwd as text) is null or cwd = :cwd) and (cast(:model as text) is null or model_identifier = :model)
 limit :most;
 
--- name: search_total :one int
--- How many messages there are.
-select count(*) from main.messages;
+-- name: search_total :one int, int
+-- How many messages there are, and the newest id.
+select count(*), coalesce(max(id), 0) from main.messages;
 
 -- name: search_lagging :one int
 -- How many messages of other programs are not indexed yet, the counting ending at :most.

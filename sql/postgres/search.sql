@@ -97,6 +97,20 @@ select abs(docs - coalesce((select sum(docs) from main.search_stats), 0))
     + abs(toks - coalesce((select sum(toks) from main.search_stats), 0))
 from (select count(*) as docs, coalesce(sum(len), 0) as toks from main.message_index) counted;
 
+-- name: search_stats_lock :none
+-- Let nobody count until the transaction ends: whoever has counted, has committed.
+-- only: postgres; FTS5 keeps its own.
+lock table main.search_stats in share row exclusive mode;
+
+-- name: search_stats_mend :none
+-- Add to the counts what they lack.
+-- only: postgres; FTS5 keeps its own.
+insert into main.search_stats as s (slot, docs, toks)
+select 0, docs - coalesce((select sum(docs) from main.search_stats), 0),
+    toks - coalesce((select sum(toks) from main.search_stats), 0)
+from (select count(*) as docs, coalesce(sum(len), 0) as toks from main.message_index) counted
+on conflict (slot) do update set docs = s.docs + excluded.docs, toks = s.toks + excluded.toks;
+
 -- name: search_count_words :one int
 -- Count the words of the next messages, at most :most; how many index rows were counted, 0 at the end.
 -- only: postgres; FTS5 counts by itself.

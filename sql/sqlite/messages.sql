@@ -102,6 +102,7 @@ order by m.id
 limit :limit;
 
 -- name: message_index_add :none
--- Add one index row of one message.
+-- Add one index row of one message. It replaces one that a message of the same number left, which another program deleted:
+-- tables that another program made give the newest number out again.
 -- differs: the scope words are a column of their own, and FTS5 counts the words itself.
-insert into message_index (rowid, text, scope) values (:id << 6 | :doc, :text, :scope);
+insert or replace into message_index (rowid, text, scope) values (:id << 6 | :doc, :text, :scope);
