@@ -8,9 +8,9 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from psycopg.adapt import Loader
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.numeric import Int8Dumper
+from psycopg.types.string import TextLoader
 
 from crowmem.drivers.codec import record_maker
 from crowmem.errors import ConfigError
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from psycopg import AsyncConnection, Connection
-    from psycopg.abc import Buffer
 
     from crowmem.statement import Statement
 
@@ -34,13 +33,6 @@ TCP: dict[str, Any] = {  # a cut wire is noticed in seconds; TCP's own limit is 
     "keepalives_count": 3,
 }
 POOL: dict[str, Any] = {"reconnect_timeout": 3.0, "timeout": 30.0}
-
-
-class _Text(Loader):
-    """JSON as the server sent it: whoever wants a dict decodes it, and whoever wants text loses nothing."""
-
-    def load(self, data: Buffer) -> str:
-        return bytes(data).decode()
 
 
 @dataclass(frozen=True)
@@ -107,7 +99,8 @@ def configure(connection: Connection[Any] | AsyncConnection[Any]) -> None:
     connection.prepared_max = PREPARED
     connection.adapters.register_dumper(int, Int8Dumper)  # one type whatever the size: one prepared statement
     for kind in ("json", "jsonb"):
-        connection.adapters.register_loader(kind, _Text)
+        # as the server sent it: whoever wants a dict decodes it, and whoever wants text loses nothing
+        connection.adapters.register_loader(kind, TextLoader)
 
 
 def seems_alive(connection: Connection[Any] | AsyncConnection[Any], idle_since: float | None) -> bool:

@@ -6,7 +6,7 @@ select * from main.messages where id = :id;
 
 -- name: message_load :many text
 -- The messages of one agent's own rows, oldest first, as the text stored.
-select cast(data as text) from main.messages where agent_id = :agent_id order by id;
+select data from main.messages where agent_id = :agent_id order by id;
 
 -- name: message_hole :one int
 -- The last id before the first gap after an id and up to another; null when there is no gap.
@@ -18,4 +18,4 @@ where id <> prior + 1;
 
 -- name: message_recent :many text
 -- The newest assistant messages of one agent's own rows, newest first.
-select cast(data as text) from main.messages where agent_id = :agent_id and role = 'assistant' order by id desc limit :limit;
+select data from main.messages where agent_id = :agent_id and role = 'assistant' order by id desc limit :limit;

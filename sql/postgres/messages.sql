@@ -15,7 +15,7 @@ with recursive line (agent_id, upto, depth) as (
     left join main.agents t on t.session_id = a.session_id and t.agent_idx = a.agent_idx and t.fork_idx = 1
     where depth < 1000
 )
-select cast(m.data as text) from line join main.messages m on m.agent_id = line.agent_id and m.id <= line.upto
+select m.data from line join main.messages m on m.agent_id = line.agent_id and m.id <= line.upto
 order by line.depth desc, m.id;
 
 -- name: message_query :many Message
