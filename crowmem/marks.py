@@ -8,6 +8,10 @@ again, and so does everybody once a second.
 
 from __future__ import annotations
 
+import time
+
+clock = time.monotonic
+
 LOOK_S = 1.0  # at the latest after this a claim starts from the beginning again, and gives back what is overdue
 COSTLY_S = 0.005  # a look from the start that took longer than this is not repeated within LOOK_S
 MOST = 100_000  # mailboxes remembered; past it all are forgotten, which costs one look from the start each

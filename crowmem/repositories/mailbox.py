@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from crowmem.errors import Conflict, CrowmemError, InvalidValue, LeaseLost
-from crowmem.marks import LOOK_S
+from crowmem.marks import LOOK_S, clock
 from crowmem.operation import M, Repository, operation
 from crowmem.records import Delivery, LeasedDelivery
 from crowmem.statement import statement
@@ -220,7 +219,7 @@ class Mailbox(Repository[M]):
         extra: dict[str, Any],
     ) -> list[Any]:
         """Claim or lease: one statement while there is plenty."""
-        driver, box, now = self._driver, self._store.marks.box(address), time.monotonic()
+        driver, box, now = self._driver, self._store.marks.box(address), clock()
         one, some, urgent = statements
         taking = some if priority is None or priority == "low" else urgent
         if limit == 1 and priority is None and driver.dialect == "sqlite":
@@ -258,10 +257,10 @@ class Mailbox(Repository[M]):
         driver, address, limit = self._driver, params["address"], params["limit"]
         taking = CLAIM if taking is CLAIM_ONE else taking
         rows: list[Any] = []
-        if params["mark"] and time.monotonic() >= box.costly_until:
-            began = time.monotonic()
+        if params["mark"] and clock() >= box.costly_until:
+            began = clock()
             rows = await driver.run(taking, {**params, "mark": 0, "limit": limit - have})
-            now = time.monotonic()
+            now = clock()
             box.looked(now - began, now)
         have += len(rows)
         if (limit is None or have < limit) and await self._sweep(address):
@@ -297,7 +296,7 @@ class Mailbox(Repository[M]):
         limit: int,
         extra: dict[str, Any],
     ) -> list[LeasedDelivery]:
-        box, now = self._store.marks.box(address), time.monotonic()
+        box, now = self._store.marks.box(address), clock()
         if now >= box.next_sweep or len(box.taken) >= CLEAR_AFTER:
             await self._tidy(address, box, now)
         mark = 0 if self._driver.in_transaction else box.start(priority, now)
@@ -455,13 +454,13 @@ class Mailbox(Repository[M]):
             True when something is ready, False when the time is up.
         """
         topic = check_text("address", address)
-        until = time.monotonic() + check_seconds("timeout_s", timeout_s, 0, LONGEST_S)
+        until = clock() + check_seconds("timeout_s", timeout_s, 0, LONGEST_S)
         while True:
             rows = await self._driver.run(READY, {"topics": [topic]})
             due_s = rows[0][1] / 1_000_000 if rows else LONGEST_S
             if due_s <= 0:
                 return True
-            left = until - time.monotonic()
+            left = until - clock()
             if left <= 0:
                 return False
             await self._driver.wait(topic, min(left, due_s), READY)
