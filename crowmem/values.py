@@ -244,6 +244,8 @@ def moment(text: str | float | datetime) -> datetime:
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=round(text))
     try:
         found = datetime.fromisoformat(text)
+        if found.tzinfo is UTC:
+            return found
         return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
     except (ValueError, OverflowError):
         return datetime.min.replace(tzinfo=UTC)

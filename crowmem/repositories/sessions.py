@@ -38,6 +38,7 @@ CHECKPOINTS = statement("checkpoint_list_session")
 
 MOST = 100_000  # rows of one page
 TITLE_BYTES = 4000
+LATEST = "\U0010ffff"  # sorts after every stamp
 
 
 class Sessions(Repository[M]):
@@ -67,8 +68,8 @@ class Sessions(Repository[M]):
         page = {
             "limit": check_range("limit", limit, 1, MOST),
             "offset": check_range("offset", offset, 0, 2**62),
-            "activity": None if after is None else time_text("after.last_activity", after.last_activity),
-            "after": None if after is None else check_text("after.session_id", after.session_id),
+            "activity": LATEST if after is None else time_text("after.last_activity", after.last_activity),
+            "after": "" if after is None else check_text("after.session_id", after.session_id),
         }
         directory = check_optional_text("cwd", cwd, limit=1 << 20)
         if directory is not None:

@@ -31,14 +31,13 @@ update main.session_summaries set title = :title where session_id = :session_id;
 
 -- name: session_list_trunk :many SessionInfo
 -- One page of sessions by their trunk's last activity, newest first; forks do not count.
--- :activity and :after are the last line of the page before, or null.
+-- :activity and :after are the last line of the page before; for the first page, a text after every other, and ''.
 -- plan: session_summaries_trunk
 select session_id, trunk_activity as last_activity, trunk_messages as message_count, trunk_agents as agent_count,
     model_identifier, cwd, title
 from main.session_summaries
 where trunk_agents > 0
-    and (cast(:activity as text) is null or trunk_activity < :activity
-        or (trunk_activity = :activity and session_id > :after))
+    and trunk_activity <= :activity and (trunk_activity < :activity or session_id > :after)
 order by trunk_activity desc, session_id
 limit :limit offset :offset;
 
@@ -49,8 +48,7 @@ select session_id, all_activity as last_activity, all_messages as message_count,
     model_identifier, cwd, title
 from main.session_summaries
 where all_agents > 0
-    and (cast(:activity as text) is null or all_activity < :activity
-        or (all_activity = :activity and session_id > :after))
+    and all_activity <= :activity and (all_activity < :activity or session_id > :after)
 order by all_activity desc, session_id
 limit :limit offset :offset;
 
@@ -62,8 +60,7 @@ select session_id, case when :forks = 1 then all_activity else trunk_activity en
     case when :forks = 1 then all_agents else trunk_agents end as agent_count, model_identifier, cwd, title
 from main.session_summaries
 where trunk_agents > 0 and cwd = :cwd
-    and (cast(:activity as text) is null or trunk_activity < :activity
-        or (trunk_activity = :activity and session_id > :after))
+    and trunk_activity <= :activity and (trunk_activity < :activity or session_id > :after)
 order by trunk_activity desc, session_id
 limit :limit offset :offset;
 
