@@ -42,7 +42,8 @@ class Listener(Share):
 
     def announce(self, topic: str) -> None:
         """Wake those who wait for a topic, in every process; returns at once."""
-        self.watcher.tell(topic)
+        if not self._closed:
+            self.watcher.tell(topic)
 
 
 class PostgresWatcher(Watcher):

@@ -39,7 +39,8 @@ class Changes(Share):
 
     def announce(self, topic: str) -> None:
         """Wake this process's waiters for a topic; other processes see the log change."""
-        self.watcher.wake((topic,))
+        if not self._closed:
+            self.watcher.wake((topic,))
 
 
 class SqliteWatcher(Watcher):

@@ -243,6 +243,7 @@ class Share:
         self._key = key
         self._make = make
         self._held: Watcher | None = None
+        self._closed = False
 
     @property
     def watcher(self) -> Any:
@@ -262,11 +263,14 @@ class Share:
         if look is None and timeout_s <= SHORT_S:
             time.sleep(timeout_s)
             return
+        if self._closed:
+            return
         waiter = ThreadWaiter()
         watcher = self.watcher
         watcher.add(topic, waiter, look)
         try:
-            waiter.sleep(timeout_s)
+            if not self._closed:  # who comes too late to be woken must not sleep
+                waiter.sleep(timeout_s)
         finally:
             watcher.remove(topic, waiter)
 
@@ -277,16 +281,20 @@ class Share:
 
             await asyncio.sleep(timeout_s)
             return
+        if self._closed:
+            return
         waiter = TaskWaiter()
         watcher = self.watcher
         watcher.add(topic, waiter, look)
         try:
-            await waiter.sleep(timeout_s)
+            if not self._closed:
+                await waiter.sleep(timeout_s)
         finally:
             watcher.remove(topic, waiter)
 
     def close(self) -> None:
         """Give the share back; the last one ends the watching. Whoever still waits is woken."""
+        self._closed = True
         held, self._held = self._held, None
         if held is None or held.pid != os.getpid():
             return
