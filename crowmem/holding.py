@@ -127,9 +127,10 @@ class Hold:
             if left_s <= 0:
                 raise LockTimeout(f"{self._name!r} was not free within {self._timeout_s:g} s; nothing happened")
             await self._database.wait(leasing.topic(self._name), min(nap_s, left_s))
-            if await leasing.current(self._database, self._settings, self._name) is None:
+            ends_s = await leasing.left_s(self._database, self._settings, self._name)
+            if ends_s is None:
                 return
-            nap_s = min(nap_s * 2, LONGEST_NAP_S)
+            nap_s = min(nap_s * 2, LONGEST_NAP_S, ends_s + 0.001)
 
     async def _renew(self) -> float | None:
         """One renewal; seconds until the next, None when there is nothing left to renew."""

@@ -21,6 +21,7 @@ RENEW = statement("lease_renew", Lease)
 RELEASE = statement("lease_release")
 DROP = statement("lease_drop")
 GET = statement("lease_get", Lease)
+LEFT = statement("lease_left")
 
 LOCK = "crowmem:lock:"  # stands before a session's name in the name of the lease that locks it
 RESERVED = "crowmem:"
@@ -71,6 +72,12 @@ async def current(driver: Driver, store: Store, name: str) -> Lease | None:
     """Who has a lease now."""
     rows = await driver.run(GET, {"name": name, "now": store.now_us})
     return rows[0] if rows else None
+
+
+async def left_s(driver: Driver, store: Store, name: str) -> float | None:
+    """In how many seconds a lease ends if it is not renewed; None when nobody has it."""
+    rows = await driver.run(LEFT, {"name": name, "now": store.now_us})
+    return rows[0][0] / 1_000_000 if rows else None
 
 
 def held_by(lease: Lease) -> dict[str, object]:

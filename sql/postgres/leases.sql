@@ -50,6 +50,13 @@ select * from main.leases
 where name = :name
     and expires_at > coalesce(timestamptz 'epoch' + cast(:now as bigint) * interval '1 microsecond', clock_timestamp());
 
+-- name: lease_left :one int
+-- In how many microseconds a lease ends that somebody has; no row when nobody has it.
+-- differs: the clock.
+select cast(extract(epoch from expires_at - coalesce(timestamptz 'epoch' + cast(:now as bigint) * interval '1 microsecond', clock_timestamp())) * 1000000 as bigint) from main.leases
+where name = :name
+    and expires_at > coalesce(timestamptz 'epoch' + cast(:now as bigint) * interval '1 microsecond', clock_timestamp());
+
 -- name: lease_list :many Lease
 -- One page of the leases that somebody has now, sorted by the bytes of their names.
 -- differs: the clock.

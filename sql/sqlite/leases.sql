@@ -32,6 +32,13 @@ returning name;
 select * from leases
 where name = :name and expires_at > coalesce(:now, cast(unixepoch('subsec') * 1000000 as integer));
 
+-- name: lease_left :one int
+-- In how many microseconds a lease ends that somebody has; no row when nobody has it.
+-- differs: the clock.
+select expires_at - coalesce(:now, cast(unixepoch('subsec') * 1000000 as integer)) from leases
+where name = :name
+    and expires_at > coalesce(:now, cast(unixepoch('subsec') * 1000000 as integer));
+
 -- name: lease_list :many Lease
 -- One page of the leases that somebody has now, sorted by the bytes of their names.
 -- differs: the clock.

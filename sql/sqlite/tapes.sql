@@ -15,7 +15,12 @@ on conflict (tape_id) do nothing
 returning branch, length;
 
 -- name: tape_entry_add :none
--- Put one entry in its place.
+-- Put one plain entry in its place. A tenth of an append's time is saved by binding no more than this.
+-- only: sqlite; PostgreSQL appends in one statement, tape_append.
+insert into tape_entries (id, handoff, entry) values (:id, 0, :entry);
+
+-- name: tape_entry_add_marked :none
+-- Put one entry in its place that may be a handoff anchor, or the first of a draft.
 -- only: sqlite; PostgreSQL appends in one statement, tape_append.
 insert into tape_entries (id, handoff, draft_id, entry) values (:id, :handoff, :draft_id, :entry);
 
