@@ -45,7 +45,7 @@ class Query:
     Attributes:
         terms: single tokens, each scored once.
         every: whether each term must occur (``match="all"``), or any one.
-        must: phrases that have to occur besides; they are not scored.
+        must: phrases of two words or more that have to occur besides; they are not scored.
         unwanted: phrases that must not occur.
         mixed: whether quotations stand beside other words.
     """
@@ -58,7 +58,7 @@ class Query:
 
     def unquoted(self) -> Query | None:
         """The query to try when this one finds nothing: quotations as words; None when that would be the same."""
-        return replace(self, must=(), mixed=False) if self.mixed and not self.every else None
+        return replace(self, must=(), mixed=False) if self.mixed and self.must and not self.every else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +86,7 @@ def parse(text: str, *, match: str = "all", exclude: str = "", stem: bool = Fals
     mixed = len({word.quoted for word in words}) > 1
     if not every:
         words = _meaningful(words)
-    must = (
-        Phrase(word.stems, word.prefix)
-        for word in words
-        if (len(word.stems) > 1 and every) or (word.quoted and not every)
-    )
+    must = (Phrase(word.stems, word.prefix) for word in words if len(word.stems) > 1 and (every or word.quoted))
     terms = (
         Phrase((token,), word.prefix and place == len(word.stems))
         for word in words
@@ -123,9 +119,21 @@ def _words(text: str, stem: bool) -> Iterator[_Word]:
 
 
 def _meaningful(words: list[_Word]) -> list[_Word]:
-    """The words without function words, or all of them when they are nothing else."""
-    kept = [word for word in words if word.quoted or word.prefix or set(word.tokens) - STOP_WORDS]
-    return kept or words
+    """The words without function words and what is left of some (the t of don't), or all when they are nothing else."""
+    kept = [word if word.quoted or word.prefix else _without_function_words(word) for word in words]
+    return [word for word in kept if word.tokens] or words
+
+
+def _without_function_words(word: _Word) -> _Word:
+    several = len(word.tokens) > 1
+    places = [
+        place
+        for place, token in enumerate(word.tokens)
+        if token not in STOP_WORDS and not (several and len(token) == 1 and token.isascii() and token.isalpha())
+    ]
+    return replace(
+        word, tokens=tuple(word.tokens[place] for place in places), stems=tuple(word.stems[place] for place in places)
+    )
 
 
 class Syntax:

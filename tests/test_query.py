@@ -47,7 +47,10 @@ def test_all(text, terms, must):
         ("why did the commit time out", ["commit", "time", "out"], []),
         ("to be or not to be", ["to", "be", "or", "not"], []),
         ('"to be" commit', ["to", "be", "commit"], ["to be"]),
-        ('"commit" lock', ["commit", "lock"], ["commit"]),
+        ('"commit" lock', ["commit", "lock"], []),
+        ("I don't, e.g. t/nroff, the C compiler", ["don", "nroff", "c", "compiler"], []),
+        ("数a-b", ["数"], []),
+        ("e.g.", ["e", "g"], []),
         ("the*", ["the*"], []),
     ],
 )
