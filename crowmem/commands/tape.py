@@ -1,0 +1,121 @@
+"""``crowmem tape``."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from crowmem.commands import UsageError, add_action, add_actions, opened
+from crowmem.commands.options import add_limit, whole
+from crowmem.commands.output import local_time, put_json, put_line, put_records
+from crowmem.entries import POSITIONS
+from crowmem.errors import NotFound
+from crowmem.terminal import one_line
+
+if TYPE_CHECKING:
+    import argparse
+
+    from crowmem.records import TapeInfo
+
+LAST = 50  # entries that `show` prints when nothing else is asked for
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What to do with tapes."""
+    actions = add_actions(parser)
+    listing = add_action(actions, "list", "list tapes", show_list)
+    add_limit(listing, 1000, "tapes")
+    showing = add_action(actions, "show", "print entries of a tape", show)
+    showing.add_argument("tape", metavar="TAPE", help="its id")
+    chosen = showing.add_mutually_exclusive_group()
+    chosen.add_argument(
+        "--window", action="store_true", help="from the last handoff anchor on, as a model is shown them"
+    )
+    chosen.add_argument(
+        "--last", type=whole(0, POSITIONS), default=LAST, metavar="N", help=f"so many at the end (default {LAST})"
+    )
+    chosen.add_argument("--start", type=whole(0, POSITIONS), metavar="N", help="from number N on")
+    showing.add_argument("--stop", type=whole(0, POSITIONS), metavar="N", help="up to but not including number N")
+    taking = add_action(actions, "import", "append the entries of JSONL files, each to the tape of its name", take_in)
+    taking.add_argument("paths", nargs="+", metavar="PATH", help="a file, one JSON object a line")
+    taking.add_argument("--as", dest="tape", metavar="TAPE", help="the tape to append to, for a single file")
+    taking.add_argument("--append", action="store_true", help="also to a tape that has entries already")
+    giving = add_action(actions, "export", "write a tape to a JSONL file, byte for byte", give_out)
+    giving.add_argument("tape", metavar="TAPE", help="its id")
+    giving.add_argument("path", metavar="PATH", help="the file; an existing one is replaced")
+
+
+def run(args: argparse.Namespace) -> int | None:
+    """Do what was asked with tapes."""
+    code: int | None = args.action(args)
+    return code
+
+
+def show_list(args: argparse.Namespace) -> None:
+    """List tapes."""
+    with opened(args) as memory:
+        found = memory.tapes.list_infos(limit=args.limit, offset=args.offset)
+    put_records(args, found, ("TAPE", "ENTRIES", "WINDOW FROM", "MADE"), _cells, empty="no tapes")
+
+
+def show(args: argparse.Namespace) -> None:
+    """Print entries, with their numbers for people."""
+    with opened(args) as memory:
+        length = memory.tapes.length(args.tape)
+        if not length and args.tape not in memory.tapes.list(limit=100_000):
+            raise NotFound(f"there is no tape {args.tape!r}; `crowmem tape list` lists them")
+        stop = length if args.stop is None else min(args.stop, length)
+        start = max(stop - args.last, 0) if args.start is None else args.start
+        if args.window:
+            start = memory.tapes.window(args.tape).window_start
+        entries = memory.tapes.load(args.tape, start=start, stop=stop)
+    if args.json:
+        for entry in entries:
+            put_json(entry)
+        return
+    width = len(str(stop))
+    for number, entry in enumerate(entries, start):
+        put_line(f"{number:{width}}  {one_line(str(entry.get('kind', '')))[:12]:12}  {one_line(_text(entry))}")
+
+
+def take_in(args: argparse.Namespace) -> None:
+    """Append the entries of files."""
+    from pathlib import Path
+
+    if args.tape is not None and len(args.paths) > 1:
+        raise UsageError("--as names one tape, and there are several files")
+    with opened(args, create=True) as memory:
+        for path in args.paths:
+            tape = args.tape or Path(path).stem
+            count = memory.tapes.import_jsonl(tape, path, expected_length=None if args.append else 0)
+            if args.json:
+                put_json({"tape": tape, "path": path, "entries": count})
+            else:
+                put_line(f"{one_line(tape)}: {count:,} entries")
+
+
+def give_out(args: argparse.Namespace) -> None:
+    """Write a tape to a file."""
+    with opened(args) as memory:
+        count = memory.tapes.export_jsonl(args.tape, args.path)
+    if args.json:
+        put_json({"tape": args.tape, "path": args.path, "entries": count})
+    else:
+        put_line(f"{one_line(args.path)}: {count:,} entries")
+
+
+def _cells(info: TapeInfo) -> tuple[str | int, ...]:
+    return info.tape_id, info.length, info.window_start, local_time(info.created_at)
+
+
+def _text(entry: dict[str, Any]) -> str:
+    """What an entry says, in one line: its text, the call it makes, else the whole of it."""
+    payload = entry.get("payload")
+    if isinstance(payload, dict):
+        content = payload.get("content")
+        if isinstance(content, str) and content:
+            who = payload.get("role")
+            return f"{who}: {content}" if isinstance(who, str) else content
+        if isinstance(payload.get("name"), str):
+            return f"{payload['name']} {json.dumps(payload.get('arguments'), ensure_ascii=False)}"
+    return json.dumps(entry if payload is None else payload, ensure_ascii=False)
