@@ -48,6 +48,25 @@ def test_a_cancelled_task_stops_its_statement(url: str, writes: bool) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("writes", [False, True])
+def test_a_task_that_is_cancelled_again_and_again_waits_until_its_statement_has_stopped(
+    tmp_path: Path, writes: bool
+) -> None:
+    async def main() -> None:
+        async with AsyncMemory.open(tmp_path / "x.db") as memory:
+            task = asyncio.create_task(memory._driver.run(endless(writes=writes), {}))
+            await asyncio.sleep(0)
+            while not task.done():
+                task.cancel()
+                await asyncio.sleep(0)
+            assert task.cancelled()
+            await memory._driver.offload(lambda: None)  # the thread that ran it is free
+            assert not memory._driver.file._lent  # type: ignore[attr-defined]
+            await memory.messages.add("s-1-1", {"n": 1})
+
+    asyncio.run(main())
+
+
 def test_a_task_cancelled_inside_a_transaction_rolls_back(url: str) -> None:
     async def main() -> None:
         async with AsyncMemory.open(url) as memory:

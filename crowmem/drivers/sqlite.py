@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -281,7 +281,8 @@ class AsyncSqlite:
         except asyncio.CancelledError:
             while not job.cancel() and not job.done():  # it has begun
                 self.file.interrupt(running.connection)
-                await asyncio.wait({future}, timeout=INTERRUPT_S)
+                with suppress(asyncio.CancelledError):  # some frameworks cancel again until the task has ended
+                    await asyncio.wait({future}, timeout=INTERRUPT_S)
             future.add_done_callback(_see)
             raise
 
