@@ -15,6 +15,7 @@ import errno
 import json
 import os
 import queue
+import signal
 import sys
 import threading
 from contextlib import asynccontextmanager
@@ -56,7 +57,8 @@ class Pipes:
         self._jobs: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]] | None] = queue.SimpleQueue()
         self._due: set[RequestId] = set()
         self._none_due = asyncio.Event()
-        self._failure: OSError | None = None
+        self._failure: OSError | KeyboardInterrupt | None = None
+        self._ending = False
 
     def __enter__(self) -> Self:
         """Keep stdout to ourselves: whatever else is printed goes to stderr.
@@ -93,19 +95,33 @@ class Pipes:
 
         Raises:
             OSError: stdout cannot be written for another reason.
+            KeyboardInterrupt: Ctrl-C, after the block was cancelled.
         """
         to_server, incoming = anyio.create_memory_object_stream[SessionMessage | Exception]()
         outgoing, from_server = anyio.create_memory_object_stream[SessionMessage]()
         loop = asyncio.get_running_loop()
         for work in (self._read, self._write):
             threading.Thread(target=work, args=(loop,), name=f"crowmem-mcp{work.__name__}", daemon=True).start()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._listen, to_server, outgoing.clone())
-            tasks.start_soon(self._tell, from_server, tasks.cancel_scope)
-            yield incoming, outgoing
-        self._jobs.put(None)
+        try:
+            async with anyio.create_task_group() as tasks:
+                loop.add_signal_handler(signal.SIGINT, self._end, tasks.cancel_scope, KeyboardInterrupt())
+                tasks.start_soon(self._listen, to_server, outgoing.clone())
+                tasks.start_soon(self._tell, from_server, tasks.cancel_scope)
+                yield incoming, outgoing
+        except Exception:
+            if not self._ending:  # else the SDK met streams that were closed already, which is how it ends
+                raise
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+            self._jobs.put(None)
         if self._failure is not None:
             raise self._failure
+
+    def _end(self, scope: anyio.CancelScope, failure: OSError | KeyboardInterrupt | None) -> None:
+        """Cancel everything, once."""
+        if not self._ending:
+            self._ending, self._failure = True, failure
+            scope.cancel()
 
     async def _listen(
         self,
@@ -137,8 +153,7 @@ class Pipes:
                 try:
                     await written
                 except OSError as error:
-                    self._failure = None if error.errno in LEFT else error
-                    scope.cancel()
+                    self._end(scope, None if error.errno in LEFT else error)
                     return
                 if isinstance(item.message, JSONRPCResponse | JSONRPCError):
                     self._settle(item.message.id)
