@@ -73,7 +73,7 @@ class FileStore:
             StoreFull: no room; ReadOnly: no right to write; Unavailable: the disk failed. Nothing is left behind.
         """
         name = check_blob(key, data)
-        with file_errors("write", self.folder / name):
+        with file_errors("write", self.folder):
             if not self._refresh(name, data):
                 self._write(name, data)
             flush_folder(self.folder)

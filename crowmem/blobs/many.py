@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from crowmem.blobs.files import FileStore
+from crowmem.blobs.keys import made_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -16,8 +17,13 @@ AT_ONCE = 8  # requests to a server
 
 
 def put_all(store: Store, blobs: Mapping[str, bytes]) -> None:
-    """Put blobs; a server gets several at once."""
-    _each(store, store.put, blobs.items())
+    """Put blobs whose keys were just made from them; a server gets several at once."""
+
+    def put(key: str, data: bytes) -> None:
+        with made_from(key, data):
+            store.put(key, data)
+
+    _each(store, put, blobs.items())
 
 
 def get_all(store: Store, keys: Iterable[str]) -> dict[str, bytes]:
