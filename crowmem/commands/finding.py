@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 LOOKED_AT = 1000  # newest sessions whose names are compared with an abbreviation
 PAGE = 500
 AGENTS = 100
+MOST = 100_000  # agents of one session
 
 
 def find_session(memory: Memory, name: str) -> str:
@@ -49,7 +50,7 @@ def agents_of(memory: Memory, wire_id: str, agent: str | None) -> list[str]:
     Raises:
         NotFound: the session has no such agent.
     """
-    ids = [agent.agent_id for agent in every_agent(memory, wire_id)]
+    ids = memory.agents.ids(wire_id, limit=MOST)
     if not ids:  # a fork, or a session that has messages and no agent rows
         return [wire_id] if _fork(wire_id) > 1 else [build_agent_id(wire_id, int(agent or 1))]
     if agent is None:
