@@ -73,6 +73,63 @@ def from_url(url: str) -> S3Server:
     return S3Server(where, unquote(parts.username), unquote(parts.password), secure=parts.scheme == "https")
 
 
+class Machine:
+    """A server that can be killed and started again on its files, at the same address.
+
+    Args:
+        base: its folder.
+        access_key: of the one user it knows.
+        secret_key: of the same.
+    """
+
+    def __init__(self, base: Path, access_key: str, secret_key: str) -> None:
+        names = [name for port in LISTENERS for name in (port, f"{port}.grpc")]
+        self._ports = dict(zip(names, free_ports(len(names)), strict=True))
+        self._base = base
+        self._options = {
+            **FIXED,
+            **{name: str(port) for name, port in self._ports.items()},
+            "dir": str(base),
+            "filer.localSocket": str(base / "filer.sock"),
+            "s3.localSocket": str(base / "s3.sock"),
+            "s3.config": str(_write_config(base, access_key, secret_key)),
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+        self.server = S3Server(f"{HOST}:{self._ports['s3.port']}", access_key, secret_key)
+
+    def start(self) -> None:
+        """Start it, and return when it answers.
+
+        Raises:
+            NoS3Error: the program is missing, or did not come up; its log is in the message.
+        """
+        self._process = spawn(
+            [_find_program(), "-logtostderr", "server", *(f"-{name}={value}" for name, value in self._options.items())],
+            folder=self._base,
+            log=self._base / "log",
+            env={"PATH": os.defpath, "HOME": str(self._base)},
+        )
+        _wait_until_ready(self._ports["s3.port"], self._process, self._base / "log")
+
+    def kill(self) -> None:
+        """End it at once: a polite stop takes it five seconds, and nothing here is worth them."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+@contextmanager
+def machine(access_key: str = "crow-test", secret_key: str = "crow-test-secret") -> Iterator[Machine]:
+    """A server that is started by its user; it ends and its files go with the block."""
+    with private_folder("crows3-") as base:
+        found = Machine(base, access_key, secret_key)
+        try:
+            yield found
+        finally:
+            found.kill()
+
+
 @contextmanager
 def running(access_key: str = "crow-test", secret_key: str = "crow-test-secret") -> Iterator[S3Server]:
     """Start a server, say how to reach it, stop it and remove its files.
@@ -80,30 +137,9 @@ def running(access_key: str = "crow-test", secret_key: str = "crow-test-secret")
     Raises:
         NoS3Error: the program is missing, or did not come up; its log is in the message.
     """
-    program = _find_program()
-    with private_folder("crows3-") as base:
-        names = [name for port in LISTENERS for name in (port, f"{port}.grpc")]
-        ports = dict(zip(names, free_ports(len(names)), strict=True))
-        options = {
-            **FIXED,
-            **{name: str(port) for name, port in ports.items()},
-            "dir": str(base),
-            "filer.localSocket": str(base / "filer.sock"),
-            "s3.localSocket": str(base / "s3.sock"),
-            "s3.config": str(_write_config(base, access_key, secret_key)),
-        }
-        process = spawn(
-            [program, "-logtostderr", "server", *(f"-{name}={value}" for name, value in options.items())],
-            folder=base,
-            log=base / "log",
-            env={"PATH": os.defpath, "HOME": str(base)},
-        )
-        try:
-            _wait_until_ready(ports["s3.port"], process, base / "log")
-            yield S3Server(f"{HOST}:{ports['s3.port']}", access_key, secret_key)
-        finally:
-            process.kill()  # a polite stop takes it five seconds, and nothing here is worth them
-            process.wait()
+    with machine(access_key, secret_key) as found:
+        found.start()
+        yield found.server
 
 
 def _find_program() -> str:
