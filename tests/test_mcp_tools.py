@@ -13,6 +13,7 @@ from doors import fill, stamp
 from crowmem import Memory
 from crowmem.errors import ReadOnly
 from crowmem.mcp.answers import Answer, MessagesAnswer, SessionsAnswer, plain
+from crowmem.mcp.composing import sessions_answer
 from crowmem.mcp.markdown import markdown
 from crowmem.mcp.source import Source
 from crowmem.mcp.tools import TOOLS
@@ -360,6 +361,12 @@ def test_answers_stay_small_whatever_is_stored(url: str) -> None:
         assert answer.next_offset, name
 
 
+def test_pages_end_somewhere() -> None:
+    answer = sessions_answer([], offset=10_001, more=True)
+    assert answer.next_offset is None
+    assert "narrower" in told(answer)
+
+
 def test_short_messages_are_never_cut_and_fill_the_page_that_was_asked_for(url: str) -> None:
     with Memory.open(url) as memory:
         memory.agents.create("s-1-1", "s")
@@ -599,14 +606,16 @@ def test_messages_of_another_program_that_wait_for_the_index_are_told(filled: st
     answer = ask(filled, "query_memory", query="unheard")
     assert answer.messages == []
     assert "1 messages of another program are not indexed yet" in told(answer)
-    assert texts(ask(filled, "query_memory")) == ["unheard of"]
+    newest = ask(filled, "query_memory")
+    assert texts(newest) == ["unheard of"]
+    assert markdown(newest).startswith("## 1. user, message ")  # its time is none
     with Memory.open(filled) as memory:
         assert memory.search.messages("unheard")  # a store that may write indexes them
     assert texts(ask(filled, "query_memory", query="unheard")) == ["unheard of"]
 
 
 FOREIGN = """insert into messages (agent_id, fork_idx, created_at, data, role)
-values ('beta-1-1', 1, '2026-01-02T04:00:00+00:00', '{"role": "user", "content": "unheard of"}', 'user')"""
+values ('beta-1-1', 1, 'sometime', '{"role": "user", "content": "unheard of"}', 'user')"""
 
 
 def _foreign(url: str) -> None:

@@ -99,7 +99,7 @@ def _rest(reached: int, more: bool) -> tuple[int | None, list[str]]:
     if not more:
         return None, []
     if reached > FURTHEST:
-        return None, [f"There are more, but no offset beyond {FURTHEST:,} is allowed: narrow it with after and before."]
+        return None, [f"There are more, but no offset beyond {FURTHEST:,} is allowed: ask for something narrower."]
     return reached, [f"There are more: the same call with offset={reached} gives the next page."]
 
 

@@ -5,6 +5,7 @@ The rows of agents, whose prompts may be large, are never read.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
@@ -233,9 +234,6 @@ async def find_session(memory: AsyncMemory, name: str) -> dict[str, Any]:
 
 async def titles(memory: AsyncMemory, items: Sequence[Item]) -> dict[str, str]:
     """The titles of the sessions that some messages belong to."""
-    found = {}
-    for name in dict.fromkeys(agent_parts(item.message.agent_id).session_id for item in items):
-        info = await memory.sessions.get(name)
-        if info is not None and info.title:
-            found[name] = info.title
-    return found
+    names = list(dict.fromkeys(agent_parts(item.message.agent_id).session_id for item in items))
+    infos = await asyncio.gather(*map(memory.sessions.get, names))
+    return {name: info.title for name, info in zip(names, infos, strict=True) if info is not None and info.title}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -143,7 +144,8 @@ async def _page(memory: AsyncMemory, view: View, given: dict[str, Any]) -> Messa
 async def _groups(memory: AsyncMemory, view: View, items: list[Item], context: int) -> list[Group]:
     if not context:
         return [Group(item) for item in items]
-    return [Group(item, *await around(memory, view, item.message, context)) for item in items]
+    near = await asyncio.gather(*(around(memory, view, item.message, context) for item in items))
+    return [Group(item, before, after) for item, (before, after) in zip(items, near, strict=True)]
 
 
 def _nothing_found(view: View, offset: int, *, searches: bool) -> str:
