@@ -1,9 +1,9 @@
 """A made-up history of any size, the same on every machine: real words, Zipf's law, long and short messages, sessions.
 
-The words are those of the shared transcripts and collections, the commonest first, then made-up ones, to 400,000; a made-up
-vocabulary alone where that data is absent. Word r is drawn in proportion to 1 / (r + 2.7) ** 1.07, and a quarter of the places
-of a message repeat an earlier word of it, as texts do. Lengths are lognormal, median 60 words; four sessions are written at a
-time. A million messages take some minutes once and 1 GB in the cache folder.
+The words are those of the shared transcripts and collections, the commonest first, then made-up ones, to 400,000; a
+made-up vocabulary alone where that data is absent. Word r is drawn in proportion to 1 / (r + 2.7) ** 1.07, and a
+quarter of the places of a message repeat an earlier word of it, as texts do. Lengths are lognormal, median 60 words;
+four sessions are written at a time. A million messages take some minutes once and 1 GB in the cache folder.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WORDS = 400_000
 MEDIAN_WORDS, SPREAD, MOST_WORDS = 60, 1.3, 5000
 LIVE_SESSIONS = 4
 SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
-_SYLLABLES = "ba ko ti re su ma ne lo vi da shi par con qu zer mo in al ter ex".split()
+_SYLLABLES = ("ba", "ko", "ti", "re", "su", "ma", "ne", "lo", "vi", "da", "shi", "par", "con", "qu", "zer", "mo", "in")
 _WORD = re.compile(r"[a-z0-9]+")
 _ESCAPE = re.compile(r"\\+(?:u[0-9a-f]{4}|.)")  # the files are JSON: an escape's letter is no word
 

@@ -126,9 +126,9 @@ begin
         limit most;
 end $$;
 
--- In how many index rows each term stands; see search_counts. Few rows are counted, all of them; among many, words that
--- maintenance counted are scaled to the rows there are now, words that ANALYZE found are as common as its sample says, and
--- the others, which are rare, are counted.
+-- In how many index rows each term stands; see search_counts. Words that maintenance counted are known; when it is a while
+-- ago and rows are many, they are scaled to the rows there are now. Without it, words that ANALYZE found among many rows are
+-- as common as its sample says. All others are counted: they are rare, or the rows are few.
 create function main.crowmem_counts(terms text[], most bigint) returns table (place bigint, number bigint)
 language plpgsql stable
 set work_mem = '64MB' set jit = off set max_parallel_workers_per_gather = 0 set plan_cache_mode = force_custom_plan
@@ -136,7 +136,7 @@ as $$
 declare
     n float8 := coalesce((select sum(docs) from main.search_stats), 0);
     counted float8 := (select docs from main.search_counted);
-    listed boolean := n > 20000 and counted * 2 > n;
+    listed boolean := counted = n or (n > 20000 and counted * 2 > n);
     sampled text[];
     shares real[];
 begin
