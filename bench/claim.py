@@ -145,7 +145,11 @@ class Claims:
         for side, found_rates in rates.items():
             floors = rates["floor"]
             ratio = statistics.median(one / floor for one, floor in zip(found_rates, floors, strict=False))
-            about: dict[str, Any] = {"claimers": claimers, "batch": batch, "rate": round(statistics.median(found_rates))}
+            about: dict[str, Any] = {
+                "claimers": claimers,
+                "batch": batch,
+                "rate": round(statistics.median(found_rates)),
+            }
             if side in seen:
                 one = seen[side]
                 about |= {"p50_us": round(one.p50_us), "p99_us": round(one.p99_us), "worst_us": round(one.worst_us)}
@@ -156,7 +160,9 @@ class Claims:
                     about |= {"bar": bar, "holds": ratio >= bar}
             self.report.row(case, side, **about)
             if batch == 1:
-                self.curves.setdefault(f"{case.split(' ', 1)[0]} {case.split()[-1]} {side}", {})[claimers] = about["rate"]
+                self.curves.setdefault(f"{case.split(' ', 1)[0]} {case.split()[-1]} {side}", {})[claimers] = about[
+                    "rate"
+                ]
 
     # --- parts ---
 
@@ -296,7 +302,11 @@ class Claims:
             again = _median_us(lambda: another.mailbox.claim("old", limit=1), 300)
         ratio = statistics.median([old[0] / fresh[0], again / fresh[0]])
         about = {"fresh_empty_us": round(fresh[0], 1), "empty_us": round(old[0], 1), "new_process_us": round(again, 1)}
-        about |= {"new_process_first_us": round(first), "fresh_item_us": round(fresh[1], 1), "item_us": round(old[1], 1)}
+        about |= {
+            "new_process_first_us": round(first),
+            "fresh_item_us": round(fresh[1], 1),
+            "item_us": round(old[1], 1),
+        }
         self.report.row(case, "crowmem", **about, times=round(ratio, 2), bar=EMPTY_BAR, holds=ratio <= EMPTY_BAR)
 
     def snapshot(self, place: Place) -> None:
@@ -415,7 +425,9 @@ def _server(url: str | None) -> Iterator[Any]:
 def main() -> int:
     """Run what the command line asks for."""
     parser = harness.arguments(__doc__.splitlines()[0], rounds=2)
-    parser.add_argument("--url", help="a PostgreSQL database to use, whose public schema is DELETED; else an own server")
+    parser.add_argument(
+        "--url", help="a PostgreSQL database to use, whose public schema is DELETED; else an own server"
+    )
     parser.add_argument("--no-peers", action="store_true", help="leave the peers out")
     parser.add_argument("--png", type=Path, default=harness.ROOT / "bench" / "results" / "claim.png")
     options = parser.parse_args()

@@ -338,7 +338,7 @@ def open_pgqueuer(place: Place, number: int) -> Callable[[int], list[int]]:
 
     import psycopg
     from pgqueuer.db import PsycopgDriver
-    from pgqueuer.executors import EntrypointExecutionParameter
+    from pgqueuer.ports.repository import EntrypointExecutionParameter
     from pgqueuer.queries import Queries
 
     commit = "on" if place.durability == "full" else "off"

@@ -13,20 +13,23 @@ import time
 clock = time.monotonic
 
 LOOK_S = 1.0  # at the latest after this a claim starts from the beginning again, and gives back what is overdue
-COSTLY_S = 0.005  # a look from the start that took longer than this is not repeated within LOOK_S
+COSTLY_S = 0.002  # a look from the start that took longer than this is not repeated at once
+COSTLY_TIMES = 20  # but only after so many times what it took
+COSTLY_LOOKS = 3  # so many in a row; one may be slow by chance
 MOST = 100_000  # mailboxes remembered; past it all are forgotten, which costs one look from the start each
 
 
 class Box:
     """What one process knows about one mailbox. Times are on the monotonic clock."""
 
-    __slots__ = ("costly_until", "marks", "next_look", "next_sweep", "taken")
+    __slots__ = ("costly_until", "marks", "next_look", "next_sweep", "slow", "taken")
 
     def __init__(self) -> None:
         self.marks: dict[str | None, int] = {}  # by priority, None for any: everything up to this id is taken
         self.next_look = 0.0
-        self.next_sweep = 0.0
+        self.next_sweep = clock() + LOOK_S
         self.costly_until = 0.0
+        self.slow = 0
         self.taken: list[int] = []  # ids that SQLite's ready list still has
 
     def start(self, priority: str | None, now: float) -> int:
@@ -41,11 +44,14 @@ class Box:
         self.next_look = 0.0
         self.costly_until = 0.0
 
-    def looked(self, took_s: float, now: float) -> None:
-        """A look from the start took so long."""
+    def looked(self, took_s: float, now: float) -> bool:
+        """A look from the start took so long; True when it is costly."""
         self.next_look = now + LOOK_S
-        if took_s > COSTLY_S:
-            self.costly_until = now + LOOK_S
+        self.slow = self.slow + 1 if took_s > COSTLY_S else 0
+        if self.slow < COSTLY_LOOKS:
+            return False
+        self.costly_until = now + min(LOOK_S, COSTLY_TIMES * took_s)
+        return True
 
 
 class Marks:

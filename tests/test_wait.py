@@ -312,7 +312,7 @@ def test_many_sends_are_few_words_and_the_last_is_told(pg_clean, listener):
 
 def test_what_was_sent_last_is_told_before_the_store_closes(pg_clean, listener):
     with Memory.open(pg_clean) as memory:
-        memory.mailbox.send("it's \"a\" {b} \\", "x")
+        memory.mailbox.send('it\'s "a" {b} \\', "x")
         memory.mailbox.send("z", "x")
     assert sorted(heard(listener)) == ['it\'s "a" {b} \\', "z"]
 

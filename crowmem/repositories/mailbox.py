@@ -49,6 +49,7 @@ ACK_MANY = statement("mailbox_ack_many")
 RELEASE = statement("mailbox_release", Delivery)
 GET = statement("mailbox_get", Delivery)
 READY = statement("mailbox_ready")
+LAST = statement("mailbox_last")
 PENDING = statement("mailbox_pending", Delivery)
 DEAD = statement("mailbox_dead", Delivery)
 REVIVE = statement("mailbox_revive")
@@ -228,7 +229,10 @@ class Mailbox(Repository[M]):
             await self._tidy(address, box, now)
         mark = 0 if limit is None or driver.in_transaction else box.start(priority, now)
         params = {"address": address, "priority": priority, "limit": limit, "mark": mark, **extra}
-        rows = await driver.run(taking, params)
+        if mark or limit is None or driver.in_transaction:
+            rows = await driver.run(taking, params)
+        else:
+            rows = await self._look_again(params, taking, box)
         if taking is CLAIM_ONE and rows:
             rows = [_claimed(address, *rows[0])]
         if limit is None or len(rows) < limit:
@@ -258,10 +262,7 @@ class Mailbox(Repository[M]):
         taking = CLAIM if taking is CLAIM_ONE else taking
         rows: list[Any] = []
         if params["mark"] and clock() >= box.costly_until:
-            began = clock()
-            rows = await driver.run(taking, {**params, "mark": 0, "limit": limit - have})
-            now = clock()
-            box.looked(now - began, now)
+            rows = await self._look_again({**params, "limit": limit - have}, taking, box)
         have += len(rows)
         if (limit is None or have < limit) and await self._sweep(address):
             rest = None if limit is None else limit - have
@@ -269,6 +270,16 @@ class Mailbox(Repository[M]):
         if not have and box.taken and params["priority"] is None:
             box.taken = []
             await driver.run(CLEAR_READY, {"address": address})
+        return rows
+
+    async def _look_again(self, params: dict[str, Any], taking: Statement, box: Box) -> list[Any]:
+        """Take from the start of a mailbox. Where that is slow and in vain, dead index entries are in the way: the next
+        looks begin behind everything there is now."""
+        began = clock()
+        rows = await self._driver.run(taking, {**params, "mark": 0})
+        now = clock()
+        if box.looked(now - began, now) and not rows and not self._driver.in_transaction:
+            box.marks[params["priority"]] = int(await self._value(LAST))
         return rows
 
     async def _tidy(self, address: str, box: Box, now: float) -> None:
@@ -304,8 +315,9 @@ class Mailbox(Repository[M]):
         urgent = priority is not None and priority != "low"
         if self._driver.dialect == "postgres" and not urgent:
             rows = await self._driver.run(ACK_LEASE, {**params, **_pairs(held)})
-            acked = {row.id for row in rows if row.status == "delivered"}
-            rows = [row for row in rows if row.status == "leased"]
+            lost = {row.id for row in rows if row.status == "lost"}
+            acked = {one.id for one in held if one.id not in lost}
+            rows = [] if lost else rows
         else:
             async with self._driver.transaction() as tx:
                 acked = await self._ack_on(tx, held)

@@ -17,3 +17,7 @@ where session_id = :address and dedupe_key = :key and status in ('delivered', 'd
 -- name: mailbox_count :many text, int
 -- How many deliveries of one address stand in each status.
 select status, count(*) from main.task_deliveries where session_id = :address group by status;
+
+-- name: mailbox_last :one int
+-- The newest delivery's id; 0 when there is none.
+select coalesce(max(id), 0) from main.task_deliveries;

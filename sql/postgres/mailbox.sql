@@ -88,7 +88,7 @@ returning *;
 
 -- name: mailbox_ack_lease :many LeasedDelivery
 -- Finish leased deliveries (:ids with :tokens) and lease the next ones, in one round trip. When a lease was lost nothing new is
--- leased. The rows finished come back too, as delivered.
+-- leased, and the lost ones come back with their ids alone, as lost.
 -- only: postgres; SQLite does the two in one transaction, which costs it nothing.
 -- plan: task_deliveries_ready
 with held as materialized (
@@ -102,7 +102,6 @@ acked as (
     update main.task_deliveries set status = 'delivered', due_at = null, last_error = null,
         delivered_at = to_char(clock_timestamp() at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"')
     where id = any(array(select id from held))
-    returning *
 ),
 next as (
     update main.task_deliveries set status = 'leased', attempts = attempts + 1, lease_token = lease_token + 1,
@@ -117,7 +116,10 @@ next as (
     ))
     returning *
 )
-select acked.* from acked
+select given.id, '' as session_id, '' as task_id, '' as priority, '' as content, 'lost' as status, '' as created_at,
+    null as delivered_at, 0 as attempts, null as due_at, null as last_error, 0 as lease_token, null as lease_worker
+from unnest(cast(:ids as bigint[])) as given (id)
+where given.id not in (select id from held)
 union all
 select next.* from next;
 

@@ -25,6 +25,9 @@ create index task_deliveries_due on main.task_deliveries (session_id, due_at) wh
 create index task_deliveries_dead on main.task_deliveries (session_id, pos) where status = 'dead';
 create unique index task_deliveries_key on main.task_deliveries (session_id, dedupe_key) where dedupe_key is not null;
 
+-- nothing looks a delivery up by its task, and every claim had to write to this index too
+drop index if exists main.ix_task_deliveries_task_id;
+
 -- rows here change once or twice and are done: clear their old versions away early, and leave each page room for new ones
 alter table main.task_deliveries set (
     fillfactor = 90,
