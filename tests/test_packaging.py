@@ -155,6 +155,8 @@ def test_an_installed_wheel_finds_its_sql_without_any_dependency(dist: Dist, tmp
     told = json.loads(run(python, "-c", SAY_WHERE))
     assert told["file"].startswith(str(tmp_path))
     assert told["sql"] == sources(ROOT / "sql")
+    run(python, "-c", "import sys; from crowmem.setup import init; init(sys.argv[1])", tmp_path / "crow")
+    assert (tmp_path / "crow" / "compose.yaml").read_text() == (ROOT / "compose.yaml").read_text()
 
 
 @pytest.mark.slow
