@@ -271,9 +271,7 @@ def postgres_place(report: Report, texts: Corpus, url: str) -> Iterator[Place]:
                 (query, query, LIMIT),
             ).fetchall()
 
-        yield Place(
-            "postgres", memory, execute, {"ts_rank": rank, **crow_cli(report, texts, url.replace(":", "+psycopg:", 1))}
-        )
+        yield Place("postgres", memory, execute, {"ts_rank": rank})
 
 
 def stalls(report: Report, texts: Corpus, memory: Memory, connection: Any) -> None:

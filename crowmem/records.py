@@ -56,8 +56,8 @@ class Message:
 class Hit:
     """One message that a search found.
 
-    ``score`` is negative; lower is better. ``snippet`` is a piece of the text around the
-    best matches, each between « and ».
+    ``score`` is negative; lower is better. ``snippet`` is a piece of the message's text, up to 200 characters on one
+    line, where the most different words of the query stand, each match between « and ».
     """
 
     id: int
@@ -141,8 +141,8 @@ class Status:
 class ImportSource:
     """How far a file of another program was read.
 
-    Reading goes on at ``offset_bytes``, after ``lines`` lines, with the parser's ``state`` (JSON), while ``fingerprint``
-    still fits what stands before it.
+    Reading goes on at ``offset_bytes``, after ``lines`` lines, with the parser's ``state`` (JSON), while
+    ``fingerprint`` still fits what stands before it.
     """
 
     path: str
