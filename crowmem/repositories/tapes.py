@@ -155,7 +155,8 @@ class Tapes(Repository[M]):
         rows = await self._many(LOAD, tape_id=name, start=None, stop=POSITIONS)
         if not rows:
             return Window(name, 0, 0, [])
-        return Window(name, rows[0][0], rows[-1][0] + 1, decoded([text for _, text in rows]))
+        first, last = rows[0][0] & POSITIONS, rows[-1][0] & POSITIONS
+        return Window(name, first, last + 1, decoded([text for _, text in rows]))
 
     @operation
     async def truncate(self, tape_id: str, keep: int) -> int:

@@ -60,7 +60,9 @@ select 1 from main.tape_entries where draft_id = :draft_id;
 -- name: tape_load :many int, text
 -- Entries of a tape with their numbers, in order, from :start (null: its last handoff anchor) up to but not including :stop.
 -- differs: entries have two columns for their place.
--- Both halves come in order from the primary key and are merged, so a million entries are never sorted.
+-- The tape's own entries come in order from the primary key and are merged with those it shares, which are sorted. Lateral:
+-- a join looked through the entries of every tape.
+-- plan: tape_entries_pkey
 with recursive head as (
     select branch, coalesce(cast(:start as bigint), window_start) as start from main.tapes where tape_id = :tape_id
 ), line (branch, stop) as (
@@ -70,8 +72,11 @@ with recursive head as (
     where b.shared > (select start from head)
 )
 (
-    select e.position, e.entry from line join main.tape_entries e on e.branch = line.branch and e.position < line.stop
-    where e.position >= (select start from head) and e.position < :stop
+    select e.position, e.entry from line cross join lateral (
+        select position, entry from main.tape_entries
+        where branch = line.branch and position >= (select start from head) and position < least(line.stop, :stop)
+        order by position
+    ) e
     order by e.position
 ) union all (
     select e.position, e.entry from main.tape_entries e
@@ -89,8 +94,11 @@ with recursive line (branch, stop) as (
     select b.parent, b.shared from line join main.tape_branches b on b.branch = line.branch where b.shared > :start
 )
 (
-    select e.position, e.entry from line join main.tape_entries e on e.branch = line.branch and e.position < line.stop
-    where e.position >= :start and e.position < :stop
+    select e.position, e.entry from line cross join lateral (
+        select position, entry from main.tape_entries
+        where branch = line.branch and position >= :start and position < least(line.stop, :stop)
+        order by position
+    ) e
     order by e.position
 ) union all (
     select e.position, e.entry from main.tape_entries e

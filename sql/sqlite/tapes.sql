@@ -50,7 +50,8 @@ select 1 from tape_entries where draft_id = :draft_id;
 
 -- name: tape_load :many int, text
 -- Entries of a tape with their numbers, in order, from :start (null: its last handoff anchor) up to but not including :stop.
--- differs: entries have one column for their place.
+-- differs: entries have one column for their place, and the numbers stand in its lower half; what is in the upper is the same
+-- for all, so that the tape's own entries, in the order of their ids, need no sorting.
 with recursive head as materialized (
     select branch, coalesce(:start, window_start) as start from tapes where tape_id = :tape_id
 ), line (branch, stop) as (
@@ -59,28 +60,28 @@ with recursive head as materialized (
     select b.parent, b.shared from line join tape_branches b on b.branch = line.branch
     where b.shared > (select start from head)
 )
-select e.id & 4294967295 as position, e.entry
+select (select branch from head) << 32 | (e.id & 4294967295) as place, e.entry
 from line join tape_entries e on e.id >= line.branch << 32 | (select start from head)
     and e.id < line.branch << 32 | min(line.stop, :stop)
 union all
-select e.id & 4294967295, e.entry from tape_entries e
+select e.id, e.entry from tape_entries e
 where e.id >= (select branch << 32 | start from head) and e.id < (select branch << 32 | :stop from head)
-order by position;
+order by place;
 
 -- name: tape_load_branch :many int, text
 -- As tape_load, of any branch.
--- differs: entries have one column for their place.
+-- differs: entries have one column for their place, as in tape_load.
 with recursive line (branch, stop) as (
     select parent, shared from tape_branches where branch = :branch and shared > :start
     union all
     select b.parent, b.shared from line join tape_branches b on b.branch = line.branch where b.shared > :start
 )
-select e.id & 4294967295 as position, e.entry
+select :branch << 32 | (e.id & 4294967295) as place, e.entry
 from line join tape_entries e on e.id >= line.branch << 32 | :start and e.id < line.branch << 32 | min(line.stop, :stop)
 union all
-select e.id & 4294967295, e.entry from tape_entries e
+select e.id, e.entry from tape_entries e
 where e.id >= :branch << 32 | :start and e.id < :branch << 32 | :stop
-order by position;
+order by place;
 
 -- name: tape_handoff :one int
 -- The number of the last handoff anchor before :length in a branch; null when there is none.
