@@ -26,9 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Remove images that no message names."""
+    """Remove images that no message names, and finish what the search index leaves for later."""
     with opened(args, write=True) as memory:
         removed = memory.images.collect(grace_s=args.grace)
+        memory.search.optimize()
     if args.json:
         put_json({"removed": removed})
     else:
