@@ -47,23 +47,23 @@ def test_a_page_ends_before_it_is_too_large_and_never_before_it_begins(costs: li
 def test_pieces_put_together_are_the_whole(texts: list[str], most: int) -> None:
     parts = [Part(SAID, text) for text in texts]
     whole = "".join(texts)
-    read = [piece.text for start in range(0, len(whole) or 1, most) for piece in pieces(parts, start, most)]
+    read = [piece.text for start in range(0, len(whole) or 1, most) for piece in pieces(parts, start, most, 99)]
     assert "".join(read) == whole
-    assert all(sum(len(piece.text) for piece in pieces(parts, start, most)) <= most for start in range(len(whole)))
+    assert all(sum(len(piece.text) for piece in pieces(parts, start, most, 99)) <= most for start in range(len(whole)))
 
 
 def test_pieces_keep_what_they_are_of() -> None:
     parts = [Part(SAID, "12345"), Part(CALLED, "{...}", "Bash"), Part("answered", "no", "", is_error=True)]
-    [said, call] = pieces(parts, 3, 4)
+    [said, call] = pieces(parts, 3, 4, 2)
     assert (said.text, call.kind, call.text, call.name, call.is_error) == ("45", CALLED, "{.", "Bash", None)
-    assert pieces(parts, 10, 9)[0].is_error is True
+    assert pieces(parts, 10, 9, 1)[0].is_error is True
 
 
 @given(st.integers(0, 3000), st.integers(0, 3000), st.integers(8, 500))
 def test_a_piece_begins_where_its_word_is_seen(before: int, after: int, most: int) -> None:
     parts = [Part(SAID, "x" * before), Part(SAID, "magpie" + "y" * after)]
     start = beginning(parts, most, "magpie")
-    assert "magpie" in "".join(piece.text for piece in pieces(parts, start, most))
+    assert "magpie" in "".join(piece.text for piece in pieces(parts, start, most, 99))
     assert start == 0 or start + most <= before + 6 + after
     assert beginning(parts, most, "jay") == beginning(parts, most, "") == 0
 

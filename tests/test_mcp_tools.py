@@ -322,6 +322,24 @@ def test_a_message_is_read_in_its_place_and_a_long_one_piece_by_piece(url: str) 
     assert read == long
 
 
+def test_a_message_of_very_many_parts_is_read_piece_by_piece_too(url: str) -> None:
+    blocks = [{"type": "text", "text": str(number % 10)} for number in range(9000)]
+    calls = [{"id": "c", "function": {"name": "n" * 5000, "arguments": "{}"}} for _ in range(50)]
+    with Memory.open(url) as memory:
+        memory.agents.create("s-1-1", "s")
+        number = memory.messages.add("s-1-1", {"role": "assistant", "content": blocks, "tool_calls": calls})
+    read = ""
+    start: int | None = 0
+    while start is not None:
+        [piece] = ask(
+            url, "query_session", session_id="s", message_id=number, from_character=start, mode="full"
+        ).messages
+        read += "".join(part.text for part in piece.parts)
+        start = piece.next_character
+        assert len(json.dumps(plain(piece))) < 110_000
+    assert read == "0123456789" * 900 + "{}" * 50
+
+
 def test_a_message_of_another_session_is_not_shown(filled: str) -> None:
     other = ask(filled, "query_memory").messages[0].id
     for wrong in (other, 2**60):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crowmem.mcp.answers import Found, MessagesAnswer, SessionLine, SessionsAnswer, Shown
 from crowmem.mcp.arguments import FURTHEST
-from crowmem.mcp.fitting import EXCERPT, beginning, cap, cost, count_that_fit, pieces
+from crowmem.mcp.fitting import EXCERPT, beginning, cap, cost, count_that_fit, part_cap, pieces
 from crowmem.records import Hit
 from crowmem.scope import agent_parts
 from crowmem.terminal import one_line
@@ -36,6 +36,13 @@ class Group:
     def items(self) -> list[Item]:
         """All of them."""
         return [*(self.before or ()), self.item, *(self.after or ())]
+
+
+class Room(NamedTuple):
+    """What there is room for of each message."""
+
+    characters: int
+    parts: int
 
 
 def sessions_answer(found: Sequence[SessionInfo], *, offset: int, more: bool) -> SessionsAnswer:
@@ -88,7 +95,8 @@ def messages_answer(
     if any(isinstance(group.item.message, Hit) for group in kept):
         most = min(most, EXCERPT)
     untold = dict(titles)
-    messages = [_found(group, untold, most, start) for group in kept]
+    room = Room(most, part_cap(len(items)))
+    messages = [_found(group, untold, room, start) for group in kept]
     if any(one.next_character is not None for one in messages):
         notes.append(CUT)
     return MessagesAnswer(messages, next_offset, notes)
@@ -117,34 +125,36 @@ def _cost(item: Item) -> int:
     return cost(_length(item), _names(item))
 
 
-def _found(group: Group, titles: dict[str, str], most: int, start: int) -> Found:
+def _found(group: Group, titles: dict[str, str], room: Room, start: int) -> Found:
     message = group.item.message
     hit = message if isinstance(message, Hit) else None
     if hit is not None:
-        start = beginning(group.item.parts, most, _first_match(hit.snippet))
-    fields = _fields(group.item, most, start)
+        start = beginning(group.item.parts, room.characters, _first_match(hit.snippet))
+    fields = _fields(group.item, room, start)
     return Found(
         **fields,
         title=_short(titles.pop(fields["session_id"], None)),
         score=round(hit.score, 4) if hit else None,
         snippet=hit.snippet if hit else None,
-        before=None if group.before is None else [Shown(**_fields(item, most, 0)) for item in group.before],
-        after=None if group.after is None else [Shown(**_fields(item, most, 0)) for item in group.after],
+        before=None if group.before is None else [Shown(**_fields(item, room)) for item in group.before],
+        after=None if group.after is None else [Shown(**_fields(item, room)) for item in group.after],
     )
 
 
-def _fields(item: Item, most: int, start: int) -> dict[str, Any]:
+def _fields(item: Item, room: Room, start: int = 0) -> dict[str, Any]:
     message, length = item.message, _length(item)
+    shown = pieces(item.parts, start, room.characters, room.parts)
+    end = start + sum(len(piece.text) for piece in shown)
     return {
         "id": message.id,
         "session_id": agent_parts(message.agent_id).session_id,
         "agent_id": message.agent_id,
         "role": message.role,
         "created_at": message.created_at.isoformat(),
-        "parts": pieces(item.parts, start, most),
+        "parts": shown,
         "characters": length,
         "from_character": start or None,
-        "next_character": start + most if start + most < length else None,
+        "next_character": end if end < length else None,
     }
 
 

@@ -19,6 +19,8 @@ TEXT = 40_000  # characters of all messages' texts of an answer
 WHOLE = 80_000  # characters of an answer, roughly: a page ends before it gets larger
 EXCERPT = 3_000  # characters of one message that a search found
 LEAST = 200  # characters of a message that are always shown
+PARTS = 2_000  # of all messages of an answer: each has a kind, and may have a name
+FEWEST = 4  # parts of a message that are always shown
 AROUND = 200  # characters that stand around a message: its number, time and so on
 
 
@@ -59,18 +61,26 @@ def cost(length: int, names: int) -> int:
     return AROUND + names + min(length, LEAST)
 
 
-def pieces(parts: Sequence[Part], start: int, most: int) -> list[Piece]:
+def part_cap(messages: int) -> int:
+    """The most parts of each of so many messages."""
+    return max(FEWEST, PARTS // max(1, messages))
+
+
+def pieces(parts: Sequence[Part], start: int, most: int, most_parts: int) -> list[Piece]:
     """A piece of a message: some characters of its parts, as if they were one text.
 
     Args:
         parts: all of it.
         start: the first character.
         most: how many characters.
+        most_parts: how many parts they may be of.
     """
-    found = []
+    found: list[Piece] = []
     end, place = start + most, 0
     for part in parts:
-        text = part.text[max(0, start - place) : max(0, end - place)]
+        if place >= end or len(found) == most_parts:
+            break
+        text = part.text[max(0, start - place) : end - place]
         place += len(part.text)
         if text:
             found.append(Piece(part.kind, text, part.name or None, part.is_error or None))

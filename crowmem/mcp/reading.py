@@ -27,6 +27,7 @@ FIRST_PAGE = 16  # rows read at first; each page is twice the one before
 LARGEST_PAGE = 256
 SIDE_BY_SIDE = 64  # agents of a session whose messages are merged here; those of more are found by reading through all
 LOOKED_AT = 1000  # newest sessions whose names are compared with an abbreviation
+NAME = 100  # characters shown of a tool's name
 SPOKEN = ("user", "assistant")  # whose messages the conversation consists of
 _ROLES = {"conversation": SPOKEN, "with_thinking": SPOKEN, "with_tools": (*SPOKEN, "tool", "function"), "full": None}
 
@@ -76,7 +77,7 @@ class View:
         parts = visible_parts(message.data, self.mode)
         if self.mode != "full" and message.role == "user":
             parts = [part for part in parts if part.kind != SAID or not wrapper(part.text)]
-        return [part._replace(text=clean(part.text), name=clean(part.name)) for part in parts]
+        return [part._replace(text=clean(part.text), name=clean(part.name[:NAME])) for part in parts]
 
 
 @dataclass(frozen=True, slots=True)
