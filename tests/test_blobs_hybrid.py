@@ -321,6 +321,23 @@ def test_a_young_waiting_blob_keeps_its_note(store, bucket):
     assert bucket.get(KEY) == DATA
 
 
+def test_the_users_are_noted_in_both_and_in_the_bucket_when_it_is_there(store, bucket, folder):
+    store.join("a" * 32)
+    assert bucket.users() == folder.users() == store.users() == ["a" * 32]
+    bucket.join("b" * 32)
+    folder.join("c" * 32)
+    assert store.users() == ["a" * 32, "b" * 32, "c" * 32]
+
+
+def test_joining_while_the_bucket_is_away_is_no_error(folder, caplog):
+    store = HybridStore(MinioStore("127.0.0.1:1", "pictures", "some-user", "some-secret"), folder)
+    store.join("a" * 32)
+    assert folder.users() == ["a" * 32]
+    assert len(caplog.records) == 1
+    with pytest.raises(Unavailable):
+        store.users()
+
+
 # --- threads and a real server ---
 
 

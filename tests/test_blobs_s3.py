@@ -200,6 +200,15 @@ def test_a_wire_that_is_cut_and_healed(s3_base):
             assert store.get(KEY) == DATA
 
 
+def test_the_users_of_a_bucket_are_noted(store):
+    assert store.users() == []
+    store.join("b" * 32)
+    store.join("a" * 32)
+    store.join("a" * 32)
+    assert store.users() == ["a" * 32, "b" * 32]
+    assert store.keys() == []
+
+
 # --- what is shown ---
 
 
@@ -279,6 +288,8 @@ def calls(store: MinioStore) -> list[Callable[[], Any]]:
         lambda: store.delete(KEY),
         lambda: store.discard(KEY, 1e12),
         store.keys,
+        store.users,
+        lambda: store.join("a" * 32),
         lambda: store.probe(0.3),
     ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import secrets
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -271,6 +272,62 @@ def test_a_configured_folder(backend, tmp_path):
     memory = backend.open(config=tmp_path)
     memory.messages.add("s-1-1", picture(DATA))
     assert (tmp_path / "pictures" / KEY).exists()
+
+
+def config_with_s3(folder: Path, endpoint: str, bucket: str, access_key: str, secret_key: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "config.yaml").write_text(
+        f"""
+images_dir: pictures
+image_store:
+  s3:
+    endpoint: {endpoint}
+    bucket: {bucket}
+    access_key: ${{TEST_S3_USER}}
+    secret_key: ${{TEST_S3_SECRET}}
+"""
+    )
+    (folder / ".env").write_text(f"TEST_S3_USER={access_key}\nTEST_S3_SECRET={secret_key}\n")
+    return folder
+
+
+def test_a_configured_bucket(backend, tmp_path, s3_base, caplog):
+    bucket = f"b-{secrets.token_hex(8)}"
+    settings = (f"http://{s3_base.endpoint}", bucket, s3_base.access_key, s3_base.secret_key)
+    here = backend.open(config=config_with_s3(tmp_path / "here", *settings))
+    here.messages.add("s-1-1", picture(DATA))
+    key = here.images.put(JPEG)
+    status = here.status().images
+    assert status["url"] == f"http://{s3_base.endpoint}/{bucket}"
+    assert status["reachable"] is True
+    assert s3_base.secret_key not in str(here.status())
+    assert s3_base.secret_key not in repr(here)
+    assert FileStore(tmp_path / "here" / "pictures").keys() == []
+    there = backend.open(config=config_with_s3(tmp_path / "there", *settings))
+    assert there.messages.load("s-1-1", hydrate=True) == [picture(DATA)]
+    assert there.images.collect(grace_s=0) == 1
+    assert here.images.get(key) is None
+    assert caplog.records == []
+
+
+def test_a_configured_bucket_that_is_down_costs_one_line_in_the_log(backend, tmp_path, caplog):
+    config = config_with_s3(tmp_path / "here", "http://127.0.0.1:1", "pictures", "some-user", "some-secret")
+    memory = backend.open(config=config)
+    assert len(caplog.records) == 1
+    assert "some-secret" not in caplog.text
+    memory.messages.add_many("s-1-1", [picture(DATA), picture(JPEG)])
+    assert memory.messages.load("s-1-1", hydrate=True) == [picture(DATA), picture(JPEG)]
+    assert memory.status().images["spool"]["blobs"] == 2
+    assert len(caplog.records) == 1
+
+
+def test_a_configured_bucket_with_a_wrong_secret_goes_to_the_folder_too(backend, tmp_path, s3_base, caplog):
+    settings = (f"http://{s3_base.endpoint}", "pictures", s3_base.access_key, "wrong-secret")
+    memory = backend.open(config=config_with_s3(tmp_path / "here", *settings))
+    assert "SignatureDoesNotMatch" in caplog.text
+    assert "wrong-secret" not in caplog.text
+    memory.messages.add("s-1-1", picture(DATA))
+    assert memory.messages.load("s-1-1", hydrate=True) == [picture(DATA)]
 
 
 def test_a_database_in_memory_keeps_images_in_its_messages(tmp_path):
