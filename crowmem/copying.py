@@ -1,7 +1,7 @@
 """Copies a whole store into another, of any dialect: rows, images, counters; then compares the two.
 
-Everything keeps its id, time and order. A copy that was cut short goes on where it stopped, and one that is repeated brings
-the target up to date. Messages are indexed anew, since the target may stem where the source does not.
+Everything keeps its id, time and order. A copy that was cut short goes on where it stopped, and one that is repeated
+brings the target up to date. Messages are indexed anew, since the target may stem where the source does not.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ costs nothing, and a transaction of three statements does the same.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from crowmem.content import title
@@ -16,7 +17,7 @@ from crowmem.statement import statement
 from crowmem.values import check_range, check_text, encode_object, now_text, time_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from crowmem.drivers import Driver
     from crowmem.ids import AgentId
@@ -88,7 +89,7 @@ def make_row(
         "completion_tokens": None,
         "total_tokens": None,
         "indexed": index.indexed,
-        "injected": int(injected),
+        "injected": int(bool(injected)),
     }
     if usage is not None:
         columns.update(_counted(usage, what))
@@ -123,34 +124,61 @@ async def put(driver: Driver, place: AgentId, row: Row) -> int:
         [[new_id]] = await tx.run(ADD, row.columns)
         for index_row in row.index.rows(new_id):
             await tx.run(INDEX_ADD, index_row)
-        await tx.run(COUNT, _summary(place, (row,)))
+        count = {
+            "session_id": place.session_id,
+            "messages": 1,
+            "last": row.columns["created_at"],
+            "trunk": _is_trunk(place),
+            "first": _is_first(place),
+            "title_first": row.title,
+            "title_second": None,
+        }
+        await tx.run(COUNT, count)
         return int(new_id)
 
 
-async def put_many(driver: Driver, place: AgentId, rows: Sequence[Row]) -> list[int]:
-    """Write many messages of one agent, all or none, and return their ids."""
+async def put_many(driver: Driver, place: AgentId, rows: Iterable[Row]) -> list[int]:
+    """Write many messages of one agent, all or none, and return their ids.
+
+    Rows of a generator are made inside the transaction, a piece of them at a time in memory.
+    """
     if driver.dialect == "postgres":
-        pieces = list(_pieces(rows))
-        if len(pieces) == 1:
-            return await _put_piece(driver, place, rows)
+        pieces = _pieces(rows)
+        first, second = next(pieces, []), next(pieces, [])
+        if not second:  # one statement needs no transaction around it
+            return await _put_piece(driver, place, first) if first else []
         async with driver.transaction() as tx:
-            return [new_id for piece in pieces for new_id in await _put_piece(tx, place, piece)]
+            return [new_id for piece in chain((first, second), pieces) for new_id in await _put_piece(tx, place, piece)]
+    index: list[Entry] = []
+    summary = _Summary(place)
+
+    def columns() -> Iterator[dict[str, Any]]:
+        for row in rows:
+            index.append(row.index)
+            summary.add(row)
+            yield row.columns
+
     async with driver.transaction() as tx:
-        ids = [int(new_id) for (new_id,) in await tx.run_batch(ADD, [row.columns for row in rows])]
+        ids = [int(new_id) for (new_id,) in await tx.run_batch(ADD, columns())]
+        # only then the index: between two of its rows, any other would have it write out what it gathers in memory
         await tx.run_batch(
-            INDEX_ADD, [one for row, new_id in zip(rows, ids, strict=True) for one in row.index.rows(new_id)]
+            INDEX_ADD, (one for new_id, made in zip(ids, index, strict=True) for one in made.rows(new_id))
         )
-        await tx.run(COUNT, _summary(place, rows))
+        if ids:
+            await tx.run(COUNT, summary.params())
     return ids
 
 
-async def _put_piece(driver: Driver, place: AgentId, rows: Sequence[Row]) -> list[int]:
+async def _put_piece(driver: Driver, place: AgentId, rows: list[Row]) -> list[int]:
     """One statement over arrays."""
     index = [
         (number, doc, length, text)
         for number, row in enumerate(rows, 1)
         for doc, (length, text) in enumerate(zip(row.index.lengths, row.index.texts, strict=True))
     ]
+    summary = _Summary(place)
+    for row in rows:
+        summary.add(row)
     arrays = {f"{name}_each": [row.columns[name] for row in rows] for name in _OWN_COLUMNS}
     numbers, docs, lengths, texts = ([one[part] for one in index] for part in range(4))
     found = await driver.run(
@@ -163,32 +191,52 @@ async def _put_piece(driver: Driver, place: AgentId, rows: Sequence[Row]) -> lis
             "docs": docs,
             "lens": lengths,
             "tsvs": texts,
-            **_summary(place, rows),
+            **summary.params(),
         },
     )
     return sorted(int(new_id) for (new_id,) in found)
 
 
-def _pieces(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    start, size = 0, 0
-    for number, row in enumerate(rows):
-        if number - start == PIECE_ROWS or size >= PIECE_CHARACTERS:
-            yield rows[start:number]
-            start, size = number, 0
+def _pieces(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    piece: list[Row] = []
+    size = 0
+    for row in rows:
+        piece.append(row)
         size += len(row.columns["data"])
-    yield rows[start:]
+        if len(piece) == PIECE_ROWS or size >= PIECE_CHARACTERS:
+            yield piece
+            piece, size = [], 0
+    if piece:
+        yield piece
 
 
-def _summary(place: AgentId, rows: Sequence[Row]) -> dict[str, Any]:
-    return {
-        "session_id": place.session_id,
-        "messages": len(rows),
-        "last": rows[0].columns["created_at"] if len(rows) == 1 else max(row.columns["created_at"] for row in rows),
-        "trunk": _is_trunk(place),
-        "first": _is_first(place),
-        "title_first": rows[0].title,
-        "title_second": rows[1].title if len(rows) > 1 else None,
-    }
+class _Summary:
+    """What messages of one agent add to their session's line."""
+
+    def __init__(self, place: AgentId) -> None:
+        self._place = place
+        self._count = 0
+        self._last = ""
+        self._titles: list[str | None] = [None, None]
+
+    def add(self, row: Row) -> None:
+        """Count one more."""
+        if self._count < 2:
+            self._titles[self._count] = row.title
+        self._count += 1
+        self._last = max(self._last, row.columns["created_at"])
+
+    def params(self) -> dict[str, Any]:
+        """Of ``session_add_messages``."""
+        return {
+            "session_id": self._place.session_id,
+            "messages": self._count,
+            "last": self._last,
+            "trunk": _is_trunk(self._place),
+            "first": _is_first(self._place),
+            "title_first": self._titles[0],
+            "title_second": self._titles[1],
+        }
 
 
 def _is_trunk(place: AgentId) -> int:

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crowmem.errors import InvalidValue
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 MESSAGE_BYTES = 256 * 1024 * 1024  # most bytes of one message's JSON text
 DEPTH = 200  # deepest nesting of one message; Python's own JSON reader stops near a thousand
+PATH_BYTES = 1 << 16
 TEXT_BYTES = 2600  # most bytes of an id or address: both are indexed, and a PostgreSQL index row ends at 2,704
 INTEGER = (-(2**63), 2**63 - 1)
 
@@ -41,7 +46,7 @@ def encode_object(value: Any, what: str = "message") -> str:
     if type(content) is str and content.isascii():
         _check(value, what, 0)
         text = _encode_escaping(value)  # the same for ASCII, in half the time
-        if "\\u" not in text and len(text) <= MESSAGE_BYTES:
+        if ("\\" not in text or "\\u" not in text) and len(text) <= MESSAGE_BYTES:
             return text
     return encode_json(value, what)
 
@@ -185,6 +190,26 @@ def check_list(name: str, values: Any, most: int = 1_000_000) -> list[Any]:
 def check_texts(name: str, values: Any) -> list[str]:
     """A list of texts for plain columns."""
     return [check_text(f"{name}[{index}]", value, empty=True) for index, value in enumerate(check_list(name, values))]
+
+
+def check_path(name: str, value: Any) -> Path:
+    """A path of a file, ``~`` expanded.
+
+    Raises:
+        InvalidValue: it is no path, empty, or names no user's home.
+    """
+    from pathlib import Path
+
+    try:
+        text = os.fspath(value)
+    except TypeError:
+        raise InvalidValue(f"{name} is {_kind(value)}, expected a path") from None
+    if isinstance(text, bytes):
+        raise InvalidValue(f"{name} is of type bytes, expected text or a Path")
+    try:
+        return Path(check_text(name, text, limit=PATH_BYTES)).expanduser()
+    except RuntimeError as error:
+        raise InvalidValue(f"{name} is {_shown(text)}: {error}") from None
 
 
 def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:

@@ -52,6 +52,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("check", "look for damage"),
     Command("copy", "copy a store into another, of any kind"),
     Command("backup", "copy a SQLite store while others write to it"),
+    Command("purge", "delete old sessions and finished mail"),
     Command("reindex", "build the search index again"),
     Command("gc", "remove images that no message names"),
     Command("images", "upload images that wait for the bucket"),

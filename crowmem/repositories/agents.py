@@ -152,7 +152,7 @@ class Agents(Repository[M]):
             IDS,
             session_id=check_text("session_id", session_id, empty=True),
             agent_idx=None if agent_idx is None else check_range("agent_idx", agent_idx, 0, INDEX),
-            forks=int(include_forks),
+            forks=int(bool(include_forks)),
             limit=check_range("limit", limit, 1, MOST),
         )
         return [agent_id for (agent_id,) in rows]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from crowmem.blobs.keys import check_key, image_key
 from crowmem.collecting import collect
-from crowmem.errors import ConfigError, Unsupported
+from crowmem.errors import ConfigError, InvalidValue, Unsupported
 from crowmem.image_keeping import check_writable, keep_alone, put_back
 from crowmem.images import extract, remove
 from crowmem.operation import M, Repository, operation
@@ -76,7 +76,7 @@ class Images(Repository[M]):
         Raises:
             InvalidValue: a reference in it names no key.
         """
-        found = extract(dict(message))
+        found = extract(_checked(message))
         if found.blobs:
             self._images()
             await keep_alone(self._driver, self._store, found.blobs)
@@ -89,7 +89,7 @@ class Images(Repository[M]):
         Raises:
             BlobDamaged, Unavailable: as `get`.
         """
-        [whole] = await put_back(self._driver, self._store, [dict(message)])
+        [whole] = await put_back(self._driver, self._store, [_checked(message)])
         return whole
 
     @operation
@@ -173,3 +173,9 @@ class Images(Repository[M]):
         if self._store.images is None:
             raise ConfigError(f"{self._store.where} keeps no images: open it with images=, a folder or an image store")
         return self._store.images
+
+
+def _checked(message: Any) -> dict[str, Any]:
+    if not isinstance(message, dict):
+        raise InvalidValue(f"message is of type {type(message).__name__}, expected a dict")
+    return dict(message)

@@ -65,6 +65,8 @@ class Sessions(Repository[M]):
             cwd: only sessions whose newest trunk agent works in exactly this directory.
             after: the last line of the page before.
         """
+        if after is not None and not isinstance(after, SessionInfo):
+            raise InvalidValue(f"after is of type {type(after).__name__}, expected the last SessionInfo of a page")
         page = {
             "limit": check_range("limit", limit, 1, MOST),
             "offset": check_range("offset", offset, 0, 2**62),
@@ -73,7 +75,7 @@ class Sessions(Repository[M]):
         }
         directory = check_optional_text("cwd", cwd, limit=1 << 20)
         if directory is not None:
-            return await self._many(LIST_CWD, cwd=directory, forks=int(include_forks), **page)
+            return await self._many(LIST_CWD, cwd=directory, forks=int(bool(include_forks)), **page)
         return await self._many(LIST_ALL if include_forks else LIST_TRUNK, **page)
 
     @operation

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crowmem.errors import Conflict, Unsupported
 from crowmem.image_health import image_problems, image_status
@@ -12,7 +11,10 @@ from crowmem.operation import M, Repository, operation
 from crowmem.records import Status
 from crowmem.statement import statement
 from crowmem.upkeep import problems
-from crowmem.values import check_text
+from crowmem.values import check_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 STEPS = statement("step_list")
 ROWS = statement("store_rows")
@@ -58,7 +60,7 @@ class Stores(Repository[M]):
         """A consistent copy of a SQLite store."""
         if self._driver.dialect != "sqlite":
             raise Unsupported("backup copies a SQLite file; for PostgreSQL use pg_dump, or `crowmem copy` into a file")
-        target = Path(check_text("path", os.fspath(path), limit=1 << 16)).expanduser()
+        target = check_path("path", path)
         if target.exists():
             raise Conflict(f"{target} exists already; name another file")
         await self._driver.offload(_make_private, target)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from crowmem.appending import append_part
 from crowmem.branches import Place, chain, clear, cut, delete_tapes, lock_families, locked, new_branch, root_of
 from crowmem.drafts import TapeDraft
 from crowmem.entries import POSITIONS, Batch, decoded, encoded
@@ -12,7 +13,7 @@ from crowmem.errors import Conflict, InvalidValue, NotFound, OutcomeUnknown
 from crowmem.operation import M, Repository, operation
 from crowmem.records import TapeInfo, TapeLine, Window
 from crowmem.statement import statement
-from crowmem.values import INTEGER, check_range, check_text
+from crowmem.values import INTEGER, check_path, check_range, check_text
 
 if TYPE_CHECKING:
     import builtins
@@ -21,12 +22,6 @@ if TYPE_CHECKING:
 
     from crowmem.drivers import Driver
 
-APPEND = statement("tape_append")
-GROW = statement("tape_grow")
-MAKE = statement("tape_make")
-ENTRY_ADD = statement("tape_entry_add")
-ENTRY_ADD_MARKED = statement("tape_entry_add_marked")
-BRANCH_ID = statement("tape_branch_id")
 ADD = statement("tape_add")
 HEAD = statement("tape_head")
 HEAD_SET = statement("tape_head_set")
@@ -81,11 +76,11 @@ class Tapes(Repository[M]):
         first, *rest = batch.parts()
         if rest:
             async with self._driver.transaction() as tx:
-                new = await _append_part(tx, tape_id, first, expected, draft_id)
+                new = await append_part(tx, tape_id, first, expected, draft_id)
                 for part in rest if new is not None else ():
-                    new = await _append_part(tx, tape_id, part, None, None)
+                    new = await append_part(tx, tape_id, part, None, None)
         else:
-            new = await _append_part(self._driver, tape_id, first, expected, draft_id)
+            new = await append_part(self._driver, tape_id, first, expected, draft_id)
         if new is None:
             raise _conflict(tape_id, expected, await self._length(tape_id))
         return new
@@ -277,7 +272,7 @@ class Tapes(Repository[M]):
             Conflict: the base has another length; the draft stays open.
             OutcomeUnknown: the connection broke; commit again.
         """
-        draft.check_open()
+        _check_draft(draft)
         expected = None if expected_length is None else check_range("expected_length", expected_length, 0, POSITIONS)
         if not await self._was_saved(draft):
             try:
@@ -301,7 +296,7 @@ class Tapes(Repository[M]):
         Raises:
             AlreadyFinal: it was committed or rolled back before; also when a commit whose answer was lost did save it.
         """
-        draft.check_open()
+        _check_draft(draft)
         saved = await self._was_saved(draft)
         draft.ended = "committed" if saved else "rolled back"
         if saved:
@@ -334,12 +329,12 @@ class Tapes(Repository[M]):
 
         name = check_text("tape_id", tape_id)
         expected = None if expected_length is None else check_range("expected_length", expected_length, 0, POSITIONS)
-        reader = await self._driver.offload(EntryReader, path)
+        reader = await self._driver.offload(EntryReader, check_path("path", path))
         count = 0
         try:
             async with self._driver.transaction() as tx:
                 while (batch := await tx.offload(reader.batch)).texts:
-                    if await _append_part(tx, name, batch, expected, None) is None:
+                    if await append_part(tx, name, batch, expected, None) is None:
                         raise _conflict(name, expected, None)
                     count, expected = count + len(batch.texts), None
         finally:
@@ -366,7 +361,7 @@ class Tapes(Repository[M]):
         if head is None:
             raise NotFound(f"there is no tape {name!r}")
         branch, length, _, _ = head
-        writer = await self._driver.offload(EntryWriter, path)
+        writer = await self._driver.offload(EntryWriter, check_path("path", path))
         try:
             for start in range(0, length, PAGE):
                 rows = await self._many(LOAD_BRANCH, branch=branch, start=start, stop=min(start + PAGE, length))
@@ -378,69 +373,6 @@ class Tapes(Repository[M]):
         finally:
             await self._driver.offload(writer.close)
         return int(length)
-
-
-async def _append_part(
-    driver: Driver, tape_id: str, batch: Batch, expected: int | None, draft_id: str | None
-) -> int | None:
-    """Append what one statement carries; the new length, or None when the tape has another length."""
-    if driver.dialect == "postgres":
-        handoffs = batch.handoffs
-        rows = await driver.run(
-            APPEND,
-            {
-                "tape_id": tape_id,
-                "entries": batch.texts,
-                "handoffs": handoffs,
-                "handoff": handoffs[-1] if handoffs else None,
-                "expected": expected,
-                "draft_id": draft_id,
-            },
-        )
-        return int(rows[0][0]) if rows else None
-    if driver.in_transaction:
-        return await _append_sqlite(driver, tape_id, batch, expected, draft_id)
-    async with driver.transaction() as tx:
-        return await _append_sqlite(tx, tape_id, batch, expected, draft_id)
-
-
-async def _append_sqlite(
-    tx: Driver, tape_id: str, batch: Batch, expected: int | None, draft_id: str | None
-) -> int | None:
-    texts, handoffs = batch.texts, batch.handoffs
-    head: dict[str, Any] = {
-        "tape_id": tape_id,
-        "entries": len(texts),
-        "handoff": handoffs[-1] if handoffs else None,
-        "expected": expected,
-    }
-    rows = await tx.run(GROW, head)
-    if not rows and not expected:
-        [[branch]] = await tx.run(BRANCH_ID, {})
-        rows = await tx.run(MAKE, {**head, "branch": branch})
-    if not rows:
-        return None
-    branch, length = rows[0]
-    first = branch << 32 | (length - len(texts))
-    if handoffs or draft_id:
-        marked = set(handoffs)
-        await tx.run_batch(
-            ENTRY_ADD_MARKED,
-            [
-                {
-                    "id": first + place,
-                    "handoff": place in marked,
-                    "draft_id": None if place else draft_id,
-                    "entry": text,
-                }
-                for place, text in enumerate(texts)
-            ],
-        )
-    elif len(texts) == 1:
-        await tx.run(ENTRY_ADD, {"id": first, "entry": texts[0]})
-    else:
-        await tx.run_batch(ENTRY_ADD, [{"id": first + place, "entry": text} for place, text in enumerate(texts)])
-    return int(length)
 
 
 async def _held(tx: Driver, tape_id: str, line: int | None) -> Place:
@@ -466,3 +398,9 @@ def _page(limit: int, offset: int) -> dict[str, int]:
 def _conflict(tape_id: str, expected: int | None, length: int | None) -> Conflict:
     found = "" if length is None else f" (it has {length:,})"
     return Conflict(f"tape {tape_id!r} does not have {expected or 0:,} entries{found}; read it again and decide")
+
+
+def _check_draft(draft: Any) -> None:
+    if not isinstance(draft, TapeDraft):
+        raise InvalidValue(f"draft is of type {type(draft).__name__}, expected what begin() gave")
+    draft.check_open()
