@@ -6,10 +6,13 @@ import copy
 import json
 import os
 import secrets
+import shutil
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from backends import Backend
+from data import shared_data
 from pictures import GIF, JPEG, WEBP, openai_block, picture, png
 from test_images_extraction import FORMS
 
@@ -432,23 +435,28 @@ def test_the_check_finds_missing_and_damaged_images(memory, folder):
 
 def foreign(backend, agent_id: str, message: dict[str, Any]) -> None:
     """A row as crow-cli writes it."""
-    values = (agent_id, 1, "2026-01-01T00:00:00+00:00", json.dumps(message), "user")
+    data = json.dumps(message).replace("'", "''")
+    run_foreign(
+        backend,
+        "insert into messages (agent_id, fork_idx, created_at, data, role) "
+        f"values ('{agent_id}', 1, '2026-01-01T00:00:00+00:00', '{data}', 'user')",
+    )
+
+
+def run_foreign(backend, sql: str) -> None:
+    """A statement of another program."""
     if backend.dialect == "sqlite":
         import apsw
 
         connection = apsw.Connection(backend.url)
         connection.set_busy_timeout(5000)
-        connection.execute(
-            "insert into messages (agent_id, fork_idx, created_at, data, role) values (?, ?, ?, ?, ?)", values
-        )
+        connection.execute(sql)
         connection.close()
     else:
         import psycopg
 
         with psycopg.connect(backend.url) as connection:
-            connection.execute(
-                "insert into messages (agent_id, fork_idx, created_at, data, role) values (%s, %s, %s, %s, %s)", values
-            )
+            connection.execute(sql)
 
 
 def test_only_what_nothing_names_is_collected(memory, folder):
@@ -493,6 +501,41 @@ def test_what_other_programs_wrote_counts(backend, memory):
     foreign(backend, "s-1-1", {"role": "user", "content": "not JSON of ours: image_ref"})
     assert memory.images.collect(grace_s=0) == 1
     assert memory.messages.load("s-1-1", hydrate=True)[0]["content"] == [openai_block(DATA)]
+
+
+def test_what_other_programs_change_and_delete_counts(backend, memory):
+    memory.messages.add("s-1-1", picture(DATA))
+    memory.messages.add("s-1-1", picture(JPEG))
+    run_foreign(backend, 'update messages set data = \'{"role": "user"}\' where id = 1')
+    run_foreign(backend, "delete from messages where id = 2")
+    assert memory.images.messages(KEY) == memory.images.messages(image_key(JPEG)) == []
+    assert memory.images.collect(grace_s=0) == 2
+
+
+def test_a_row_that_is_no_json_does_not_fail_whoever_writes_it(tmp_path):
+    """SQLite takes any text; other programs write NaN, which is no JSON."""
+    url = str(tmp_path / "crow.db")
+    with Memory.open(url) as memory:
+        memory.images.put(DATA)
+        for data in ('{"type": "image_ref", "score": NaN}', 'cut off: "image_ref', '"image_ref"'):
+            run_foreign(
+                Backend("sqlite", "sync", url),
+                f"insert into messages (agent_id, fork_idx, created_at, data, role) values ('s-1-1', 1, '', '{data}', '')",
+            )
+        assert memory.images.collect(grace_s=0) == 1
+
+
+def test_a_crow_file_brings_its_references(tmp_path):
+    """Messages that were there before the first opening count as well."""
+    source = shared_data("transcripts", "derived", "crow-db", "crow.db")
+    shutil.copytree(source.parent, tmp_path / "crow")
+    [image] = (tmp_path / "crow" / "images").iterdir()
+    with Memory.open(tmp_path / "crow" / "crow.db") as memory:
+        assert len(memory.images.messages(image.name)) >= 1
+        memory.images.put(DATA)
+        assert memory.images.collect(grace_s=0) == 1
+        assert memory.images.exists(image.name)
+        assert memory.check(deep=True) == []
 
 
 def test_a_reference_given_by_the_caller_counts(memory):
