@@ -124,11 +124,11 @@ def plain(text: str) -> str | None:
     if not text.isascii():
         return None
     found = text.encode().translate(_ASCII)
-    most = found.count(b" ") - found.count(b"  ") + 1
+    most = (len(found) + 1) // 2 if len(found) < 2 * DOCUMENT_REPEATS else found.count(b" ") + 1
     if most > DOCUMENT_REPEATS:
-        # no word stands there 257 times if so many others do; the rest of the text is one more item
+        # no word stands there 257 times if so many others do; the last of the piece may be half a word
         others = most - DOCUMENT_REPEATS
-        if most > 4 * DOCUMENT_REPEATS or len(set(found.split(None, 2 * others))) <= others + 1:
+        if most > 4 * DOCUMENT_REPEATS or len(set(found[: 12 * others].split())) <= others + 1:
             return None
     start = 0
     while len(found) - start > TOKEN_BYTES:

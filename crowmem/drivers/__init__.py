@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from crowmem.statement import Statement
@@ -34,8 +34,10 @@ class Driver(Protocol):
     async def run(self, statement: Statement, params: Mapping[str, Any]) -> list[Any]:
         """Run one statement: records if it is bound to one, else tuples. Outside a transaction it commits alone."""
 
-    async def run_batch(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
-        """Run one statement for each set of parameters, in order, in one go; the rows of all of them together."""
+    async def run_batch(self, statement: Statement, rows: Iterable[Mapping[str, Any]]) -> list[Any]:
+        """Run one statement for each set of parameters, in order, in one go; the rows of all of them together.
+
+        The sets may come from a generator, which then works inside the transaction."""
 
     def transaction(self) -> AbstractAsyncContextManager[Driver]:
         """A block on one connection: commits at its end, rolls back on an exception. Inside another it is a

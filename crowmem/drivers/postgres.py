@@ -23,7 +23,7 @@ from crowmem.errors import Closed, CrowmemError, OutcomeUnknown, PoolExhausted, 
 from crowmem.statement import in_schema
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 
     from crowmem.statement import Statement
 
@@ -108,7 +108,7 @@ class BlockingPostgres:
         finally:
             _give_back(pool, connection)
 
-    async def run_batch(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+    async def run_batch(self, statement: Statement, rows: Iterable[Mapping[str, Any]]) -> list[Any]:
         """Run one statement for each set of parameters, in one transaction."""
         async with self.transaction() as inner:
             return await inner.run_batch(statement, rows)
@@ -197,15 +197,16 @@ class BlockingTransaction:
         except FAILURES as error:
             raise translate(error, statement, self.driver.settings.name, alone=False) from error
 
-    async def run_batch(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+    async def run_batch(self, statement: Statement, rows: Iterable[Mapping[str, Any]]) -> list[Any]:
         """Run one statement for each set of parameters, pipelined."""
         self._check()
-        if not rows:
+        parameters = [values(statement, row) for row in rows]
+        if not parameters:
             return []
         settings = self.driver.settings
         with translated(statement, settings.name, alone=False), self.connection.cursor() as cursor:
             returning = statement.shape != "none"
-            cursor.executemany(settings.sql(statement), [values(statement, row) for row in rows], returning=returning)
+            cursor.executemany(settings.sql(statement), parameters, returning=returning)
             found: list[Any] = []
             while returning:
                 found += cursor.fetchall()
@@ -338,7 +339,7 @@ class AsyncPostgres:
         finally:
             await _give_back_async(pool, connection)
 
-    async def run_batch(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+    async def run_batch(self, statement: Statement, rows: Iterable[Mapping[str, Any]]) -> list[Any]:
         """Run one statement for each set of parameters, in one transaction."""
         async with self.transaction() as inner:
             return await inner.run_batch(statement, rows)
@@ -429,16 +430,16 @@ class AsyncTransaction:
         except FAILURES as error:
             raise translate(error, statement, self.driver.settings.name, alone=False) from error
 
-    async def run_batch(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+    async def run_batch(self, statement: Statement, rows: Iterable[Mapping[str, Any]]) -> list[Any]:
         """Run one statement for each set of parameters, pipelined."""
         self._check()
-        if not rows:
+        parameters = [values(statement, row) for row in rows]
+        if not parameters:
             return []
         settings = self.driver.settings
         with translated(statement, settings.name, alone=False):
             async with self.connection.cursor() as cursor:
                 returning = statement.shape != "none"
-                parameters = [values(statement, row) for row in rows]
                 await cursor.executemany(settings.sql(statement), parameters, returning=returning)
                 found: list[Any] = []
                 while returning:

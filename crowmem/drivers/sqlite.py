@@ -16,7 +16,7 @@ from crowmem.drivers.sqlite_wait import Changes
 from crowmem.errors import Closed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
     from typing import Self
 
     import apsw
@@ -48,7 +48,7 @@ class BlockingSqlite:
         """Run one statement; it commits alone."""
         return self.file.run(statement, params)
 
-    async def run_batch(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+    async def run_batch(self, statement: Statement, rows: Iterable[Mapping[str, Any]]) -> list[Any]:
         """Run one statement for each set of parameters, in one transaction."""
         async with self.transaction() as inner:
             return await inner.run_batch(statement, rows)
@@ -133,7 +133,7 @@ class BlockingTransaction:
         except FAILURES as error:
             raise translate(error, statement, self.driver.file.name) from error
 
-    async def run_batch(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+    async def run_batch(self, statement: Statement, rows: Iterable[Mapping[str, Any]]) -> list[Any]:
         """Run one statement for each set of parameters."""
         self._check()
         with translated(statement, self.driver.file.name):
@@ -230,7 +230,7 @@ class AsyncSqlite:
         running.connection = self.file.borrow()
         return self.file.run_reading(running.connection, statement, params)
 
-    async def run_batch(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+    async def run_batch(self, statement: Statement, rows: Iterable[Mapping[str, Any]]) -> list[Any]:
         """Run one statement for each set of parameters, in one transaction."""
         async with self.transaction() as inner:
             return await inner.run_batch(statement, rows)
@@ -375,7 +375,7 @@ class AsyncTransaction:
 
         return await self._call(work)
 
-    async def run_batch(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+    async def run_batch(self, statement: Statement, rows: Iterable[Mapping[str, Any]]) -> list[Any]:
         """Run one statement for each set of parameters."""
 
         def work() -> list[Any]:

@@ -25,7 +25,7 @@ from crowmem.drivers.turn import Turn, give_back, turn_for
 from crowmem.errors import Busy, Closed, NotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from crowmem.statement import Statement
@@ -369,7 +369,7 @@ def execute(connection: apsw.Connection, statement: Statement, params: Mapping[s
     return [make(row) for row in rows]
 
 
-def execute_batch(connection: apsw.Connection, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+def execute_batch(connection: apsw.Connection, statement: Statement, rows: Iterable[Mapping[str, Any]]) -> list[Any]:
     """Run a statement once for each set of parameters."""
     found = connection.executemany(statement.texts["sqlite"], rows).fetchall()
     if statement.record is None:

@@ -10,7 +10,7 @@ from crowmem.errors import InvalidValue
 from crowmem.ids import parse_agent_id
 from crowmem.image_keeping import keep, put_back
 from crowmem.images import extract
-from crowmem.message_rows import Row, make_row, put, put_many
+from crowmem.message_rows import PIECE_ROWS, Row, make_row, put, put_many
 from crowmem.operation import M, Repository, operation
 from crowmem.records import Message
 from crowmem.statement import statement
@@ -26,7 +26,7 @@ from crowmem.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 GET = statement("message_get", Message)
@@ -114,29 +114,39 @@ class Messages(Repository[M]):
         """
         place = parse_agent_id(check_text("agent_id", agent_id))
         given = check_list("messages", messages)
+        kept, blobs, refers = self._without_images(given)
         columns = zip(
-            given,
+            kept,
             _as_many("usages", usages, given),
             _as_many("created_ats", created_ats, given),
             _as_many("injected", injected, given),
             strict=True,
         )
         stem, dialect = self._store.stem, self._driver.dialect
-        rows: list[Row] = []
+        rows: Iterable[Row] = (
+            make_row(agent_id, place, message, usage, created_at, bool(flag), stem, dialect, f"messages[{number}]")
+            for number, (message, usage, created_at, flag) in enumerate(columns)
+        )
+        if len(given) <= PIECE_ROWS:
+            rows = list(rows)  # so that what is wrong with one of them is found before a transaction begins
+        if not refers:
+            return await put_many(self._driver, place, rows) if given else []
+        return await keep(self._driver, self._store, blobs, lambda tx: put_many(tx, place, rows))
+
+    def _without_images(self, messages: list[Any]) -> tuple[list[Any], dict[str, bytes], bool]:
+        """Messages as they are stored, the images taken out of them, and whether any message names an image."""
+        kept: list[Any] = []
         blobs: dict[str, bytes] = {}
         refers = False
-        for number, (message, usage, created_at, flag) in enumerate(columns):
-            what = f"messages[{number}]"
-            if not self._holds_no_image(message):
-                found = extract(message, what)
-                message, refers = found.message, refers or bool(found.keys)
-                blobs |= found.blobs
-            rows.append(make_row(agent_id, place, message, usage, created_at, bool(flag), stem, dialect, what))
-        if not rows:
-            return []
-        if refers:
-            return await keep(self._driver, self._store, blobs, lambda tx: put_many(tx, place, rows))
-        return await put_many(self._driver, place, rows)
+        for number, message in enumerate(messages):
+            if self._holds_no_image(message):
+                kept.append(message)
+                continue
+            found = extract(message, f"messages[{number}]")
+            kept.append(found.message)
+            blobs |= found.blobs
+            refers = refers or bool(found.keys)
+        return kept, blobs, refers
 
     def _holds_no_image(self, message: Any) -> bool:
         """Whether none can be in it: there is no image store, it is text and no more, or no message at all."""

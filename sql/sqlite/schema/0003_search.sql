@@ -3,6 +3,9 @@
 -- reads every table but this.
 -- scope is the second column: first it costs a third more (630 against 463 MB at a million messages).
 create virtual table message_index using fts5(text, scope, content = '', contentless_delete = 1);
+-- One transaction gathers 16 MB of words in memory before it writes them, where FTS5 by itself takes 1 MB: in bulk a message of
+-- 2 KB costs 26 us instead of 49, and fewer segments are left to search.
+insert into message_index (message_index, rank) values ('hashsize', 16777216);
 
 -- in how many rows each word stands, read from the index itself
 create virtual table message_words using fts5vocab(message_index, row);
