@@ -7,37 +7,39 @@ new, and a run that was killed goes on where it stopped. New messages are indexe
 
 from __future__ import annotations
 
-import json
-from collections import Counter
+import os
+from collections import Counter, deque
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crowmem.content import title as title_of
 from crowmem.errors import InvalidValue
-from crowmem.importers import FORMATS, MAIN, Mark, SessionFacts, Skip, Source, StoreRow, Turn, recognise
-from crowmem.importers.files import Place, companions_stamp, find, fingerprint
+from crowmem.importers import Skip, StoreRow, Turn
+from crowmem.importers.ahead import Ahead, WorkerLost
+from crowmem.importers.files import find
+from crowmem.importers.reading import Job, Progressed, Told, is_unchanged, read_file
 from crowmem.importers.rows import import_row, modified_text, plain
 from crowmem.importers.taking import Taking
-from crowmem.importers.wrappers import bare
-from crowmem.repositories.imports import ImportFacts, ImportRow
+from crowmem.repositories.imports import ImportFacts
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
+    from datetime import datetime
     from typing import TypeAlias
 
-    from crowmem.importers.places import Format
+    from crowmem.importers.files import Place
+    from crowmem.importers.reading import Finished, Piece
     from crowmem.memory import Memory
-    from crowmem.records import ImportSource
+    from crowmem.repositories.imports import ImportRow
 
     Progress: TypeAlias = Callable[["ImportProgress"], None]
 
 BATCH_ROWS = 2000
 BATCH_CHARACTERS = 8 * 1024 * 1024
 SKIPS_KEPT = 1000  # of the skips of one run; the others are counted
-_TELL = 256  # messages between two reports of progress
-_BY_NAME = {found.name: found for found in FORMATS}
+AHEAD_BYTES = 16 * 1024 * 1024  # to be read in one run, from which on another process is worth its start
+AHEAD = 8  # files it may be asked for before the first is taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +83,19 @@ class ImportReport:
     skips: list[Skip] = field(default_factory=list)
     passed: Counter[str] = field(default_factory=Counter)
     formats: Counter[str] = field(default_factory=Counter)
+    _whole: set[str] = field(default_factory=set, repr=False)
 
     def skip(self, skip: Skip) -> None:
         """Note a part of a file that could not be read."""
         self.skipped += 1
+        if skip.line == 0:
+            self._whole.add(skip.path)
         if len(self.skips) < SKIPS_KEPT:
             self.skips.append(skip)
+
+    def is_skipped(self, path: str) -> bool:
+        """Whether a file could not be read at all."""
+        return path in self._whole
 
 
 def import_paths(
@@ -110,18 +119,29 @@ def import_paths(
     run = _Run(memory, places, progress)
     for skip in missing:
         run.report.skip(skip)
-    for place in places:
-        run.file(place)
+    with closing(_Reading()) as reader:
+        for place, pieces in reader.files(_jobs(run, places)):
+            run.file(place, pieces)
     run.finish()
     return run.report
 
 
+def _jobs(run: _Run, places: list[Place]) -> Iterator[Job]:
+    """The files that have to be read, each asked for when its turn comes."""
+    for place in places:
+        before = run.imports.source(plain(place.path))
+        if is_unchanged(place, before):
+            run.pass_over(place)
+        else:
+            yield Job(place, before)
+
+
 class _Run:
-    """One run: reads files into batches, and adds these."""
+    """One run: takes the pieces of files, and adds them in batches."""
 
     def __init__(self, memory: Memory, places: list[Place], progress: Progress | None) -> None:
         self.report = ImportReport()
-        self.images = memory._store.images is not None
+        self._images = memory._store.images is not None
         self.imports = memory.imports
         self._progress = progress
         self._files_total = len(places)
@@ -134,53 +154,89 @@ class _Run:
         self._sessions: set[str] = set()  # that have rows in this run
         self._changed: set[str] = set()  # those that got messages
 
-    def file(self, place: Place) -> None:
-        """Read one file."""
+    def pass_over(self, place: Place) -> None:
+        """Note a file that has not changed."""
+        self.report.unchanged += 1
+        self._done(place)
+
+    def file(self, place: Place, pieces: Iterable[Piece]) -> None:
+        """Take one file."""
         self._tell(place.path)
-        try:
-            self._read(place)
-        except OSError as error:
-            self.report.skip(Skip(place.path, 0, error.strerror or str(error)))
-        self._files_done += 1
-        self._bytes_done += place.size
+        taking: Taking | None = None
+        time: datetime | str = modified_text(place.modified_us)  # stands for times that a source does not say
+        for piece in pieces:
+            if isinstance(piece, Turn):
+                time = piece.created_at or time
+                self._turn(place.path, piece, time)
+            elif isinstance(piece, ImportFacts):
+                self._fact(piece)
+            elif isinstance(piece, Skip):
+                self.report.skip(piece)
+            elif isinstance(piece, Told):
+                self._tell(place.path, piece.read)
+            elif isinstance(piece, StoreRow):
+                taking = taking or self._begin(place)
+                self._take(taking, piece)
+            elif isinstance(piece, Progressed):
+                if taking is not None:
+                    self._flush()
+                    taking.end()
+                self._sources[piece.columns["path"]] = piece.columns
+            else:
+                self._finished(place, piece)
+        self._done(place)
 
     def finish(self) -> None:
         """Add what is left."""
-        self.flush()
+        self._flush()
         self.report.sessions = len(self._changed)
         self._tell("")
 
-    def _read(self, place: Place) -> None:
-        path = Path(place.path)
-        before = self.imports.source(plain(place.path))
-        known = _BY_NAME.get(before.format) if before else None
-        if before and known and _is_unchanged(before, place, companions_stamp(known.companions(path))):
-            self.report.unchanged += 1
-            return
-        source, form = Source(path), known
-        if before is None or known is None or not _goes_on(before, place, source):
-            form = recognise(path)
-        if form is None:
-            self.report.unrecognised.append(place.path)
+    def _done(self, place: Place) -> None:
+        self._files_done += 1
+        self._bytes_done += place.size
+
+    def _finished(self, place: Place, piece: Finished) -> None:
+        if not piece.form:
+            if not self.report.is_skipped(place.path):
+                self.report.unrecognised.append(place.path)
             return
         self.report.files += 1
-        self.report.formats[form.name] += 1
-        _FileReader(self, place, source, form).read()
-        for kind, count in source.passed.items():
-            self.report.passed[f"{form.name}: {kind}"] += count
+        self.report.formats[piece.form] += 1
+        for kind, count in piece.passed.items():
+            self.report.passed[f"{piece.form}: {kind}"] += count
 
-    def row(self, row: ImportRow) -> None:
+    def _begin(self, place: Place) -> Taking:
+        self._flush()
+        return Taking(self.imports, Path(place.path), images=self._images)
+
+    def _take(self, taking: Taking, row: StoreRow) -> None:
+        """A row of a store like ours."""
+        for made in taking.row(row):
+            if isinstance(made, Skip):
+                self.report.skip(made)
+            elif isinstance(made, ImportFacts):
+                self._fact(made)
+            else:
+                self._row(made)
+
+    def _turn(self, path: str, turn: Turn, time: datetime | str) -> None:
+        """Take one message as its parser gave it."""
+        try:
+            row = import_row(turn, time, images=self._images)
+        except InvalidValue as error:
+            self.report.skip(Skip(path, turn.line, str(error)))
+        else:
+            self._row(row)
+
+    def _row(self, row: ImportRow) -> None:
         """Take one message; a full batch is added."""
         self._rows.append(row)
         self._characters += len(row.columns["data"]) + sum(map(len, row.blobs.values()))
         if len(self._rows) >= BATCH_ROWS or self._characters >= BATCH_CHARACTERS:
-            self.flush()
+            self._flush()
 
-    def mark(self, columns: dict[str, Any]) -> None:
-        """Note how far a file was read; true once the rows so far are added."""
-        self._sources[columns["path"]] = columns
-
-    def fact(self, fact: ImportFacts) -> None:
+    def _fact(self, fact: ImportFacts) -> None:
         """Note something about a session; what is empty does not replace what is known."""
         had = self._facts.get(fact.session_id, fact)
         self._facts[fact.session_id] = replace(
@@ -191,17 +247,13 @@ class _Run:
             parent=fact.parent or had.parent,
         )
 
-    def tell(self, path: str, read: int) -> None:
-        """Report progress within a file."""
-        self._tell(path, read)
-
     def _tell(self, path: str, read: int = 0) -> None:
         if self._progress is not None:
             done = min(self._bytes_done + read, self._bytes_total)
             added = self.report.messages_added
             self._progress(ImportProgress(path, self._files_done, self._files_total, done, self._bytes_total, added))
 
-    def flush(self) -> None:
+    def _flush(self) -> None:
         """Add what was taken so far."""
         rows = self._rows
         self._sessions |= {row.session_id for row in rows}
@@ -223,118 +275,54 @@ class _Run:
         return session_id in self._sessions or self.imports.session(session_id) is not None
 
 
-class _FileReader:
-    """One file on its way into a run."""
+class _Reading:
+    """Reads files: in this process, and once there is much to read, in another one, some ahead."""
 
-    def __init__(self, run: _Run, place: Place, source: Source, form: Format) -> None:
-        self._run = run
-        self._place = place
-        self._source = source
-        self._form = form
-        self._time: Any = modified_text(place.modified_us)  # stands for times that a source does not say
-        self._taking: Taking | None = None
+    def __init__(self) -> None:
+        self._ahead: Ahead | None = None
+        self._bytes = 0  # that were to be read so far
+        self._can = (os.cpu_count() or 1) > 1
 
-    def read(self) -> None:
-        """Hand the file's items on."""
-        seen: set[str] = set()
-        opened: set[str] = set()
-        for number, item in enumerate(self._form.read(self._source)):
-            if isinstance(item, Turn):
-                self._turn(item, seen, opened)
-                if number % _TELL == 0:
-                    self._run.tell(self._place.path, self._source.offset)
-            elif isinstance(item, Skip):
-                self._run.report.skip(item)
-            elif isinstance(item, SessionFacts):
-                self._facts(item)
-            elif isinstance(item, StoreRow):
-                self._take(item)
+    def files(self, jobs: Iterator[Job]) -> Iterator[tuple[Place, Iterator[Piece]]]:
+        """Each file with its pieces."""
+        waiting: deque[Job] = deque()
+        for job in jobs:
+            self._submit(job)
+            waiting.append(job)
+            while waiting and (self._ahead is None or len(waiting) > AHEAD):
+                yield waiting[0].place, self._pieces(waiting.popleft())
+        while waiting:
+            yield waiting[0].place, self._pieces(waiting.popleft())
+
+    def close(self) -> None:
+        """End the other process."""
+        if self._ahead is not None:
+            self._ahead.close()
+
+    def _submit(self, job: Job) -> None:
+        self._bytes += job.place.size - (job.before.offset_bytes if job.before else 0)
+        if self._ahead is None and self._can and self._bytes >= AHEAD_BYTES:
+            try:
+                self._ahead = Ahead()
+            except OSError:  # no process to be had: this one can do it, too
+                self._can = False
+        if self._ahead is not None:
+            self._ahead.submit(job)
+
+    def _pieces(self, job: Job) -> Iterator[Piece]:
+        skips = 0  # that were told already
+        if self._ahead is not None:
+            try:
+                for piece in self._ahead.pieces():
+                    skips += isinstance(piece, Skip)
+                    yield piece
+            except WorkerLost:
+                self.close()
+                self._ahead, self._can = None, False
             else:
-                if self._taking is not None:
-                    self._run.flush()
-                    self._taking.end()
-                self._mark(item, next(iter(seen)) if len(seen) == 1 else "")
-
-    def _take(self, row: StoreRow) -> None:
-        """A row of a store like ours."""
-        if self._taking is None:
-            self._run.flush()
-            self._taking = Taking(self._run.imports, self._source.path, images=self._run.images)
-        found = self._taking.row(row)
-        if isinstance(found, Skip):
-            self._run.report.skip(found)
-        elif found is not None:
-            self._run.row(found)
-            self._run.fact(
-                ImportFacts(
-                    found.session_id, self._form.name, plain(self._place.path), opening=self._taking.title(found)
-                )
-            )
-
-    def _turn(self, turn: Turn, seen: set[str], opened: set[str]) -> None:
-        message = turn.message
-        if turn.created_at is not None:
-            self._time = turn.created_at
-        try:
-            row = import_row(turn, self._time, images=self._run.images)
-        except InvalidValue as error:
-            self._run.report.skip(Skip(self._place.path, turn.line, str(error)))
-            return
-        self._run.row(row)
-        session = row.session_id
-        if session not in seen:
-            seen.add(session)
-            self._run.fact(
-                ImportFacts(session, self._form.name, plain(self._place.path), git_branch=plain(turn.git_branch))
-            )
-        if session not in opened and row.agent == MAIN and message.get("role") == "user" and not turn.injected:
-            opened.add(session)
-            content = message.get("content")
-            text = bare(content) if isinstance(content, str) else content
-            opening = title_of({"content": " ".join(text.split()) if isinstance(text, str) else text})
-            self._run.fact(ImportFacts(session, self._form.name, plain(self._place.path), opening=opening or ""))
-
-    def _facts(self, facts: SessionFacts) -> None:
-        self._run.fact(
-            ImportFacts(
-                plain(facts.session_id),
-                self._form.name,
-                plain(self._place.path),
-                title=title_of({"content": facts.title}) or "",
-                git_branch=plain(facts.git_branch),
-                parent=plain(facts.parent),
-            )
-        )
-
-    def _mark(self, mark: Mark, session: str) -> None:
-        offset = mark.offset
-        companions = self._form.companions(self._source.path)
-        self._run.mark(
-            {
-                "path": plain(self._place.path),
-                "format": self._form.name,
-                "session_id": session,
-                "size_bytes": self._place.size,
-                "modified_us": self._place.modified_us,
-                "offset_bytes": offset,
-                "lines": mark.line,
-                "state": json.dumps(self._source.state, ensure_ascii=True),
-                "fingerprint": fingerprint(self._source, offset, companions),
-            }
-        )
-
-
-def _is_unchanged(before: ImportSource, place: Place, stamp: str) -> bool:
-    same = before.size_bytes == place.size and before.modified_us == place.modified_us
-    return same and before.fingerprint.partition("+")[2] == stamp.removeprefix("+")
-
-
-def _goes_on(before: ImportSource, place: Place, source: Source) -> bool:
-    """Whether what was read of a file is still its beginning; if so the source goes on from there."""
-    source.former = json.loads(before.state)
-    if not before.offset_bytes or before.offset_bytes > place.size:
-        return False
-    if fingerprint(source, before.offset_bytes, ()) != before.fingerprint.partition("+")[0]:
-        return False
-    source.offset, source.line, source.state = before.offset_bytes, before.lines, source.former
-    return True
+                return
+        for piece in read_file(job):  # rows that came of it already are known by their keys
+            if isinstance(piece, Skip) and skips:
+                skips -= 1
+            else:
+                yield piece

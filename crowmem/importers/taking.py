@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from crowmem.content import title
 from crowmem.errors import InvalidValue
+from crowmem.importers.crow_db import FORMAT
 from crowmem.importers.crow_rows import Anchors, agent_columns, delivery_columns, message_row, task_columns
+from crowmem.importers.guard import ODD
 from crowmem.importers.items import Skip
+from crowmem.importers.rows import plain
+from crowmem.repositories.imports import ImportFacts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from crowmem.importers.items import StoreRow
@@ -37,23 +41,25 @@ class Taking:
         self._numbered = False
         self._titled: set[str] = set()
 
-    def row(self, row: StoreRow) -> ImportRow | Skip | None:
-        """Take one row; a message is given back as a row to be added, a row that cannot be taken as a skip."""
+    def row(self, row: StoreRow) -> Iterator[ImportRow | ImportFacts | Skip]:
+        """Take one row; a message is given back as a row to be added, one that cannot be taken as a skip."""
         try:
             if row.table != "messages":
                 convert = _CONVERTED.get(row.table, dict)
                 self._tables.setdefault(row.table, []).append(convert(row.columns))
-                return None
+                return
             self._begin()
             found = message_row(row.columns, self._path, keep_id=self._numbered, images=self._images)
-        except (InvalidValue, KeyError) as error:
+        except (InvalidValue, *ODD) as error:
             what = f"{row.table} row {row.columns.get('id') or row.columns.get('agent_id')}"
-            return Skip(str(self._path), 0, f"{what}: {error}")
+            yield Skip(str(self._path), 0, f"{what}: {error}")
+            return
         if self._anchors is not None:
             self._anchors.saw(found.agent, row.columns["id"])
-        return found
+        yield found
+        yield ImportFacts(found.session_id, FORMAT.name, plain(str(self._path)), opening=self._opening(found))
 
-    def title(self, row: ImportRow) -> str:
+    def _opening(self, row: ImportRow) -> str:
         """What a message adds to its session's title: the user's first words do."""
         if row.columns["role"] != "user" or row.session_id in self._titled or row.columns["fork_idx"] != 1:
             return ""

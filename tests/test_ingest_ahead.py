@@ -1,0 +1,141 @@
+"""Import with another process that reads ahead: it changes what a run takes, never what comes of it."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+from data import shared_data
+from test_ingest import contents, line
+
+from crowmem import Memory, ingest
+from crowmem.importers import ahead
+from crowmem.ingest import ImportProgress, ImportReport, import_paths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class Spy(ahead.Ahead):
+    """Another process that can be killed after so many pieces."""
+
+    started: ClassVar[list[Spy]] = []
+    lives: ClassVar[int | None] = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken = 0
+        Spy.started.append(self)
+
+    def pieces(self) -> Iterator[Any]:
+        for piece in super().pieces():
+            yield piece
+            self.taken += 1
+            if self.taken == self.lives:
+                self._process.kill()
+                self._process.wait()
+
+    @property
+    def is_over(self) -> bool:
+        return self._process.returncode is not None
+
+
+@pytest.fixture(autouse=True)
+def spy(monkeypatch: pytest.MonkeyPatch) -> type[Spy]:
+    monkeypatch.setattr(ingest, "AHEAD_BYTES", 1)
+    monkeypatch.setattr(ingest, "Ahead", Spy)
+    monkeypatch.setattr(Spy, "started", [])
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    return Spy
+
+
+def read_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], ImportReport]:
+    """What the transcripts are when one process reads them."""
+    monkeypatch.setattr(ingest, "AHEAD_BYTES", 1 << 60)
+    with Memory.open(tmp_path / "alone.db", images=tmp_path / "images-alone") as memory:
+        report = import_paths(memory, [shared_data("transcripts")])
+        return contents(memory), report
+
+
+def test_it_reads_the_same(spy: type[Spy], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Memory.open(tmp_path / "crow.db", images=tmp_path / "images") as memory:
+        report = import_paths(memory, [shared_data("transcripts")])
+        [process] = spy.started
+        assert process.taken > report.messages_added
+        assert process.is_over
+        assert read_alone(tmp_path, monkeypatch) == (contents(memory), report)
+    assert len(spy.started) == 1
+
+
+@pytest.mark.parametrize("lives", [1, 700, 2500])
+def test_another_takes_over_when_it_dies(
+    spy: type[Spy], tmp_path: Path, lives: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spy, "lives", lives)
+    monkeypatch.setattr(ahead, "KEPT_BYTES", 1)
+    monkeypatch.setattr(ingest, "BATCH_ROWS", 10)
+    with Memory.open(tmp_path / "crow.db", images=tmp_path / "images") as memory:
+        report = import_paths(memory, [shared_data("transcripts")])
+        assert [process.is_over for process in spy.started] == [True]
+        alone, expected = read_alone(tmp_path, monkeypatch)
+        assert contents(memory) == alone
+    assert report.messages_added == expected.messages_added
+    assert (report.skips, report.passed, report.formats) == (expected.skips, expected.passed, expected.formats)
+
+
+@pytest.mark.parametrize("executable", ["", "/no/such/python", shutil.which("false")])
+def test_where_there_can_be_none_there_is_none(
+    tmp_path: Path, executable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", executable)
+    file = tmp_path / "a.jsonl"
+    file.write_text("".join(line("user", number, f"say {number}") for number in range(1, 50)))
+    with Memory.open(tmp_path / "crow.db") as memory:
+        assert import_paths(memory, [file]).messages_added == 49
+
+
+def test_a_run_that_fails_leaves_no_process(spy: type[Spy], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(at: ImportProgress) -> None:
+        if at.messages_added:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(ingest, "BATCH_ROWS", 10)
+    with Memory.open(tmp_path / "crow.db") as memory, pytest.raises(KeyboardInterrupt):
+        import_paths(memory, [shared_data("transcripts")], progress=stop)
+    assert [process.is_over for process in spy.started] == [True]
+    assert not [thread for thread in threading.enumerate() if thread.name == "crowmem-import"]
+
+
+def test_full_pipes_on_both_sides_stop_nobody(spy: type[Spy], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "KEPT_BYTES", 1)
+    files = [tmp_path / f"{number}.jsonl" for number in range(12)]
+    for file in files:
+        file.write_text(line("user", 1, "x" * 300_000, sessionId=f"s-{file.stem}"))
+    with Memory.open(tmp_path / "crow.db") as memory:
+        assert import_paths(memory, files).messages_added == 12
+        for file in files:
+            with file.open("a") as stream:
+                stream.write(line("user", 2, "y" * 300_000, sessionId=f"s-{file.stem}"))
+        with sqlite3.connect(tmp_path / "crow.db") as connection:  # jobs that are larger than a pipe
+            connection.execute("update import_sources set state = json_set(state, '$.filler', ?)", ("z" * 500_000,))
+        connection.close()
+        assert import_paths(memory, files).messages_added == 12
+    assert len(spy.started) == 2
+
+
+def test_a_few_lines_are_worth_no_process(spy: type[Spy], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text("".join(line("user", number, "x" * 1000, uuid=f"w-{number}") for number in range(60)))
+    monkeypatch.setattr(ingest, "AHEAD_BYTES", file.stat().st_size)
+    with Memory.open(tmp_path / "crow.db") as memory:
+        import_paths(memory, [file])
+        assert len(spy.started) == 1
+        with file.open("a") as stream:
+            stream.write(line("user", 60, "the last"))
+        assert import_paths(memory, [file]).messages_added == 1
+    assert len(spy.started) == 1
