@@ -33,9 +33,9 @@ SEND = statement("mailbox_send", Delivery)
 SEND_MANY = statement("mailbox_send_many")
 FIND_KEY = statement("mailbox_find_key", Delivery)
 FREE_KEY = statement("mailbox_free_key")
-CLAIM = statement("mailbox_claim", Delivery)
+CLAIM = statement("mailbox_claim")
 CLAIM_ONE = statement("mailbox_claim_one")
-CLAIM_URGENT = statement("mailbox_claim_urgent", Delivery)
+CLAIM_URGENT = statement("mailbox_claim_urgent")
 LEASE = statement("mailbox_lease", LeasedDelivery)
 LEASE_ONE = statement("mailbox_lease_one", LeasedDelivery)
 LEASE_URGENT = statement("mailbox_lease_urgent", LeasedDelivery)
@@ -233,8 +233,6 @@ class Mailbox(Repository[M]):
             rows = await driver.run(taking, params)
         else:
             rows = await self._look_again(params, taking, box)
-        if taking is CLAIM_ONE and rows:
-            rows = [_claimed(address, *rows[0])]
         if limit is None or len(rows) < limit:
             try:
                 rows = rows + await self._take_rest(taking, params, len(rows), box)
@@ -242,10 +240,12 @@ class Mailbox(Repository[M]):
                 if not rows:
                     raise
                 # what is taken is committed and must reach the caller; the next call meets the same trouble
-        self._took(rows, priority, limit, box)
+        if rows and type(rows[0]) is tuple:
+            rows = _claimed(address, rows)
+        self._took(rows, priority, box)
         return rows
 
-    def _took(self, rows: list[Any], priority: str | None, limit: int | None, box: Box) -> None:
+    def _took(self, rows: list[Any], priority: str | None, box: Box) -> None:
         """Put rows in order and remember how far they reach."""
         if len(rows) > 1:
             rows.sort(key=_by_id)
@@ -323,7 +323,7 @@ class Mailbox(Repository[M]):
                 acked = await self._ack_on(tx, held)
                 rows = await tx.run(LEASE_URGENT if urgent else LEASE, params) if len(acked) == len(held) else []
         _raise_lost(held, acked)
-        self._took(rows, priority, limit, box)
+        self._took(rows, priority, box)
         if len(rows) < limit:
             box.forget()
             box.next_sweep = 0.0
@@ -505,19 +505,22 @@ def _content(name: str, value: Any) -> str:
     return check_text(name, value, empty=True, limit=MESSAGE_BYTES)
 
 
-def _claimed(
-    address: str,
-    new_id: int,
-    task_id: str,
-    priority: str,
-    content: str,
-    created_at: str,
-    delivered_at: str,
-    attempts: int,
-    last_error: str | None,
-) -> Delivery:
-    times = moment(created_at), moment(delivered_at)
-    return Delivery(new_id, address, task_id, priority, content, "delivered", *times, attempts, None, last_error)
+def _claimed(address: str, rows: list[tuple[Any, ...]]) -> list[Delivery]:
+    """Rows of a claim with what is the same for all of them; their stamps mostly are, too."""
+    stamps: dict[str, Any] = {}
+    found = []
+    for delivery_id, task_id, priority, content, created_at, delivered_at, attempts, last_error in rows:
+        made, taken = stamps.get(created_at), stamps.get(delivered_at)
+        if made is None:
+            made = stamps[created_at] = moment(created_at)
+        if taken is None:
+            taken = stamps[delivered_at] = moment(delivered_at)
+        found.append(
+            Delivery(
+                delivery_id, address, task_id, priority, content, "delivered", made, taken, attempts, None, last_error
+            )
+        )
+    return found
 
 
 def _by_id(row: Delivery | LeasedDelivery) -> int:

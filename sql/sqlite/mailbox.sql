@@ -33,7 +33,7 @@ where id = (
 )
 returning id, task_id, priority, content, created_at, delivered_at, attempts, last_error;
 
--- name: mailbox_claim :many Delivery
+-- name: mailbox_claim :many int, text, text, text, text, text, int, text
 -- Finish up to :limit pending deliveries of one address after :mark and return them, in no order; null takes all.
 -- differs: a null limit is "all" on PostgreSQL only.
 update task_deliveries set status = 'delivered', attempts = attempts + 1,
@@ -46,9 +46,9 @@ where id in (
     order by r.id
     limit coalesce(:limit, -1)
 )
-returning *;
+returning id, task_id, priority, content, created_at, delivered_at, attempts, last_error;
 
--- name: mailbox_claim_urgent :many Delivery
+-- name: mailbox_claim_urgent :many int, text, text, text, text, text, int, text
 -- As mailbox_claim, of one priority other than low.
 -- plan: mailbox_ready_priority
 -- differs: as mailbox_claim.
@@ -62,7 +62,7 @@ where id in (
     order by r.id
     limit coalesce(:limit, -1)
 )
-returning *;
+returning id, task_id, priority, content, created_at, delivered_at, attempts, last_error;
 
 -- name: mailbox_lease_one :many LeasedDelivery
 -- As mailbox_lease for a limit of one and any priority.
