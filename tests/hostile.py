@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import random
@@ -61,7 +61,7 @@ def giants() -> list[str]:
     ]
 
 
-def query(rng: random.Random, texts: list[str]) -> dict[str, str | None]:
+def query(rng: random.Random, texts: list[str]) -> dict[str, Any]:
     """The arguments of a search: words, quotations, prefixes, exclusions, of made-up words and of pieces of real texts."""
     words = []
     for _ in range(rng.choice((1, 1, 2, 2, 3, 5))):
