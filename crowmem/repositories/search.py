@@ -132,7 +132,7 @@ class Search(Repository[M]):
 
     @operation
     async def lagging(self, *, most: int = 1000) -> int:
-        """How many messages that another program wrote are not indexed yet, so that a read-only store does not find them.
+        """How many messages of other programs are not indexed yet, so that a read-only store does not find them.
 
         A store that may write indexes them before it searches.
 
