@@ -41,6 +41,9 @@ class Batch:
 
     def parts(self) -> Iterator[Batch]:
         """The same entries in as few batches as statements may carry; one batch when there are none."""
+        if len(self.texts) <= PART_ENTRIES and sum(map(len, self.texts)) <= PART_CHARACTERS:
+            yield self
+            return
         start, size = 0, 0
         for place, text in enumerate(self.texts):
             size += len(text)
@@ -48,7 +51,7 @@ class Batch:
                 if place > start:
                     yield self._cut(start, place)
                 start, size = place, len(text)
-        yield self._cut(start, len(self.texts)) if start else self
+        yield self._cut(start, len(self.texts))
 
     def _cut(self, start: int, stop: int) -> Batch:
         handoffs = [place - start for place in self.handoffs if start <= place < stop]
@@ -61,10 +64,10 @@ def encoded(entries: Sequence[Mapping[str, Any]]) -> Batch:
     Raises:
         InvalidValue: an entry is no JSON object; the error names its place in the list and the path inside it.
     """
-    batch = Batch()
-    for number, entry in enumerate(check_list("entries", entries)):
-        batch.add(encode_object(entry, f"entries[{number}]"), entry)
-    return batch
+    given = check_list("entries", entries)
+    texts = [encode_object(entry, f"entries[{number}]") for number, entry in enumerate(given)]
+    handoffs = [number for number, entry in enumerate(given) if entry.get("kind") == "anchor" and is_handoff(entry)]
+    return Batch(texts, handoffs)
 
 
 def decoded(texts: Sequence[str]) -> list[dict[str, Any]]:
