@@ -46,6 +46,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("show", "print a session as a conversation"),
     Command("agents", "list the agents of a session, or of all"),
     Command("delete", "delete a session with everything it owns"),
+    Command("mail", "send, take, acknowledge and count durable mail"),
     Command("tape", "list, print, import and export tapes"),
     Command("leases", "list the leases that somebody has now"),
     Command("status", "print how the store is doing"),
