@@ -17,11 +17,13 @@ from crowmem import Memory
 from crowmem.cli import main
 from crowmem.copying import compare_stores, copy_store, opened_source
 from crowmem.errors import Conflict
+from crowmem.ingest import import_paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROOT = Path(__file__).resolve().parents[1]
+HISTORIES = ROOT / "examples" / "transcripts"
 
 
 @pytest.fixture
@@ -79,6 +81,7 @@ def fill(memory: Memory) -> None:
     assert memory.leases.acquire("lease", "me", lease_s=500) is not None
     memory.sessions.delete("s3")
     memory.agents.create("s3-1-1", "s3")
+    import_paths(memory, [HISTORIES])
 
 
 def answers(memory: Memory) -> dict[str, Any]:
@@ -101,6 +104,8 @@ def answers(memory: Memory) -> dict[str, Any]:
         "tapes": {tape: memory.tapes.load(tape) for tape in memory.tapes.list()},
         "checkpoints": [memory.checkpoints.load(info.checkpoint_id) for info in memory.checkpoints.list("tape")],
         "lease": memory.leases.get("lease"),
+        "origins": [memory.imports.session(session.session_id) for session in sessions],
+        "files": [memory.imports.source(str(path)) for path in sorted(HISTORIES.rglob("*")) if path.is_file()],
     }
 
 

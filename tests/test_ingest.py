@@ -94,6 +94,16 @@ def test_all_transcripts_come_in_and_a_second_run_adds_nothing(store: Memory) ->
     assert contents(store) == before
 
 
+def test_an_imported_agent_has_what_created_ones_have_by_default(store: Memory, tmp_path: Path) -> None:
+    path = tmp_path / "one.jsonl"
+    path.write_text(line("user", 1, "hello"), encoding="utf-8")
+    import_paths(store, [path])
+    imported, created = store.agents.list("s-1")[0], store.agents.create("t-1-1", "t")
+    for name in ("tool_definitions", "request_params", "mcp_servers", "prompt_args", "system_prompt"):
+        assert getattr(imported, name) == getattr(created, name)
+        assert type(getattr(imported, name)) is type(getattr(created, name))
+
+
 def test_reading_everything_anew_adds_nothing(store: Memory, tmp_path: Path) -> None:
     """The same files elsewhere: nothing is known of the files, everything of the messages."""
     shared_data("transcripts")

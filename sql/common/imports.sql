@@ -21,7 +21,7 @@ on conflict (session_id) do update set
 -- Make the agent row of an imported agent; its id, or no row when the id is taken.
 insert into main.agents (agent_id, session_id, agent_idx, fork_idx, cwd, system_prompt, tool_definitions, request_params,
     model_identifier, status, created_at)
-values (:agent_id, :session_id, :agent_idx, 1, :cwd, '', cast('[]' as json), cast('{}' as json), :model, 'imported', :created_at)
+values (:agent_id, :session_id, :agent_idx, 1, :cwd, '', '[]', '{}', :model, 'imported', :created_at)
 on conflict (agent_id) do nothing
 returning agent_id;
 

@@ -141,11 +141,11 @@ values (:name, :owner, :token, timestamptz 'epoch' + cast(:expires_at as bigint)
 on conflict (name) do update set
     owner = excluded.owner, token = excluded.token, expires_at = excluded.expires_at;
 
--- name: copy_import_sources :many text, text, text, int, int, int, int, text, text, int
+-- name: copy_import_sources :many text, text, text, int, int, int, int, text, text, text
 -- A page of imported files.
--- differs: how times are kept.
-select path, format, session_id, size_bytes, modified_us, offset_bytes, lines, state, fingerprint, cast(extract(epoch
-    from imported_at) * 1000000 as bigint)
+-- differs: how times are kept; SQLite has this one as text.
+select path, format, session_id, size_bytes, modified_us, offset_bytes, lines, state, fingerprint,
+    to_char(imported_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"')
 from main.import_sources where path > :after order by path limit :limit;
 
 -- name: copy_import_sources_put :none
@@ -154,7 +154,7 @@ from main.import_sources where path > :after order by path limit :limit;
 insert into main.import_sources (path, format, session_id, size_bytes, modified_us, offset_bytes, lines, state,
     fingerprint, imported_at)
 values (:path, :format, :session_id, :size_bytes, :modified_us, :offset_bytes, :lines, :state, :fingerprint,
-    timestamptz 'epoch' + cast(:imported_at as bigint) * interval '1 microsecond')
+    cast(:imported_at as timestamptz))
 on conflict (path) do update set
     format = excluded.format, session_id = excluded.session_id, size_bytes = excluded.size_bytes, modified_us =
     excluded.modified_us, offset_bytes = excluded.offset_bytes, lines = excluded.lines, state = excluded.state,

@@ -132,7 +132,7 @@ values (:name, :owner, :token, :expires_at)
 on conflict (name) do update set
     owner = excluded.owner, token = excluded.token, expires_at = excluded.expires_at;
 
--- name: copy_import_sources :many text, text, text, int, int, int, int, text, text, int
+-- name: copy_import_sources :many text, text, text, int, int, int, int, text, text, text
 -- A page of imported files.
 -- differs: how times are kept.
 select path, format, session_id, size_bytes, modified_us, offset_bytes, lines, state, fingerprint, imported_at
