@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crowmem.blobs.faults import file_errors
-from crowmem.blobs.files import flush_folder, folder_path, make_folder
+from crowmem.blobs.folders import flush_folder, folder_path, make_folder
 from crowmem.config import FILE, HOME
 from crowmem.errors import ConfigError
 from crowmem.expansion import read_dotenv

@@ -13,15 +13,16 @@ import os
 import secrets
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crowmem.blobs.faults import file_errors
+from crowmem.blobs.folders import flush_folder, folder_path, make_folder, names_in
 from crowmem.blobs.keys import check_blob, check_key, is_key, matches
-from crowmem.errors import BlobDamaged, ConfigError
+from crowmem.errors import BlobDamaged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 PAGE = 1000
 LEFTOVER_S = 3600.0  # a temporary file this old belongs to a writer that died
@@ -260,45 +261,3 @@ class FileStore:
         except FileNotFoundError:
             return []
         return [name for name in names if name.endswith(_TEMPORARY) and is_key(name[1:].partition("-")[0])]
-
-
-def folder_path(folder: str | os.PathLike[str]) -> Path:
-    """A folder as an absolute path, ``~`` expanded.
-
-    Raises:
-        ConfigError: empty, with a NUL, or the home of an unknown user.
-    """
-    text = os.fspath(folder)
-    if not isinstance(text, str) or not text or "\0" in text:
-        raise ConfigError(f"the images folder is {text!r}, expected a path")
-    try:
-        return Path(text).expanduser().absolute()
-    except RuntimeError as error:
-        raise ConfigError(f"the images folder is {text!r}: {error}") from error
-
-
-def names_in(folder: Path) -> list[str]:
-    """The names of all entries of a folder, without making a path object of each."""
-    with os.scandir(folder) as entries:
-        return [entry.name for entry in entries]
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder that only its owner may read, and flush its name into the parent."""
-    missing = not folder.parent.is_dir()
-    if missing:
-        make_folder(folder.parent)
-    folder.mkdir(mode=0o700, exist_ok=True)
-    flush_folder(folder.parent)
-
-
-def flush_folder(folder: Path) -> None:
-    """Make renames and removals in a folder survive power loss."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | _FLAGS)
-    try:
-        os.fsync(handle)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # some network mounts flush names by themselves
-            raise
-    finally:
-        os.close(handle)

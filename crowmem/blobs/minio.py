@@ -96,13 +96,7 @@ class MinioStore:
         """
         name = check_blob(key, data)
         with self._errors("put", name):
-            try:
-                self._tried(lambda: self._upload(name, data))
-            except Exception as error:
-                if code_of(error) != "NoSuchBucket":
-                    raise
-                self._make_bucket(self._client())
-                self._tried(lambda: self._upload(name, data))
+            self._write(lambda: self._upload(name, data))
 
     def get(self, key: str) -> bytes | None:
         """The bytes of a blob, or None when the bucket has none.
@@ -174,13 +168,7 @@ class MinioStore:
         """Note that a database keeps images here; see `users`. Raises as `put`."""
         name = f"{USERS}/{user}"
         with self._errors("note", name):
-            try:
-                self._tried(lambda: self._client().put_object(self.bucket, name, io.BytesIO(), 0))
-            except Exception as error:
-                if code_of(error) != "NoSuchBucket":
-                    raise
-                self._make_bucket(self._client())
-                self._tried(lambda: self._client().put_object(self.bucket, name, io.BytesIO(), 0))
+            self._write(lambda: self._client().put_object(self.bucket, name, io.BytesIO(), 0))
 
     def users(self) -> list[str]:
         """The databases that keep images here: what one of them does not name, another may. Raises as `get`."""
@@ -233,6 +221,16 @@ class MinioStore:
             metadata={"x-amz-checksum-sha256": digest},
             part_size=max(len(data), 5 * PIECE),  # one request whatever the size, so that the checksum covers it all
         )
+
+    def _write(self, request: Callable[[], object]) -> None:
+        """Send a request that needs the bucket, and make that first if it is missing."""
+        try:
+            self._tried(request)
+        except Exception as error:
+            if code_of(error) != "NoSuchBucket":
+                raise
+            self._make_bucket(self._client())
+            self._tried(request)
 
     def _download(self, name: str) -> bytes | None:
         try:

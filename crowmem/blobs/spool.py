@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crowmem.blobs.faults import file_errors
-from crowmem.blobs.files import flush_folder, make_folder, names_in
+from crowmem.blobs.folders import flush_folder, make_folder, names_in
 from crowmem.blobs.keys import is_key
 
 if TYPE_CHECKING:
