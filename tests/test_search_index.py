@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -318,4 +321,43 @@ def test_a_cancelled_search_stops_at_once(backend: Any) -> None:
             return whole, late
 
     whole, late = asyncio.run(measure())
+    assert late < max(0.1, whole / 2)
+
+
+CHILD = """
+import sys
+from crowmem import Memory
+words = [f"w{number}" for number in range(60)]
+with Memory.open(sys.argv[1]) as memory:
+    print("ready", flush=True)
+    try:
+        while True:
+            memory.search.messages(" ".join(words), match="any", exhaustive=True)
+    except KeyboardInterrupt:
+        print("stopped", flush=True)
+        assert len(memory.search.messages("w1")) == 20
+"""
+
+
+@pytest.mark.parametrize("backend", ["sqlite-sync", "postgres-sync"], indirect=True)
+def test_control_c_stops_a_search_at_once(backend: Any) -> None:
+    words = [f"w{number}" for number in range(60)]
+    with Memory.open(backend.url) as writer:
+        for _ in range(40):
+            writer.messages.add_many("s-1-1", [{"role": "user", "content": " ".join(words)}] * 200)
+        begun = time.perf_counter()
+        writer.search.messages(" ".join(words), match="any", exhaustive=True)
+        whole = time.perf_counter() - begun
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, backend.url], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1]
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "ready\n"
+    time.sleep(whole / 3)
+    begun = time.perf_counter()
+    child.send_signal(signal.SIGINT)
+    assert child.stdout.readline() == "stopped\n"
+    late = time.perf_counter() - begun
+    child.stdout.close()
+    assert child.wait() == 0
     assert late < max(0.1, whole / 2)
