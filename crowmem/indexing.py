@@ -24,6 +24,7 @@ MARK = statement("search_mark")
 SECOND = statement("search_second")
 TITLE = statement("session_title")
 INDEX_ADD = statement("message_index_add")
+INDEX_BULK = statement("message_index_bulk")
 STATS_ADD = statement("message_stats_add")
 
 BATCH = 256  # messages of one transaction
@@ -146,6 +147,8 @@ async def index_messages(tx: Driver, messages: Sequence[Sequence[Any]], *, stem:
             await tx.run(DROP_ROWS, {"ids": still})
             rows += [row for message_id in sorted(still) for row in entries[message_id].rows(message_id)]
     if rows:
+        if tx.dialect == "postgres":
+            await tx.run(INDEX_BULK, {})
         await tx.run_batch(INDEX_ADD, rows)
         if tx.dialect == "postgres":
             await tx.run(STATS_ADD, {"docs": len(rows), "toks": sum(row["len"] for row in rows)})

@@ -143,7 +143,9 @@ select id from added;
 -- The arrays that end in _each have one item a message. :numbers, :docs, :lens and :tsvs have one an index row; a number is a
 -- message's place in those arrays, from 1. The others are as in session_add_messages.
 -- only: postgres; SQLite runs message_add and message_index_add once each.
-with given as (
+with bulk as materialized (
+    select case when cardinality(cast(:lens as integer[])) >= 64 then set_config('gin_pending_list_limit', '4096', true) end
+), given as (
     select * from unnest(cast(:created_at_each as text[]), cast(:data_each as text[]), cast(:role_each as text[]),
         cast(:prompt_tokens_each as integer[]), cast(:completion_tokens_each as integer[]),
         cast(:total_tokens_each as integer[]), cast(:indexed_each as integer[]), cast(:injected_each as integer[]))
@@ -153,7 +155,7 @@ with given as (
         indexed, injected)
     select :agent_id, :fork_idx, created_at, cast(data as json), role, prompt_tokens, completion_tokens, total_tokens,
         indexed, injected
-    from given order by place
+    from bulk, given order by place
     returning id
 ), numbered as (
     select id, row_number() over (order by id) as place from added
@@ -191,6 +193,11 @@ select id from added;
 -- differs: the scope words, the bucket's among them, stand in the tsvector.
 insert into main.message_index (message_id, doc, len, tsv)
 values (:id, :doc, :len, cast(cast(:text as text) || U&' ''\E000b' || (cast(:id as bigint) >> 14) || '''' as tsvector));
+
+-- name: message_index_bulk :one text
+-- For the rest of this transaction: gather 4 MB of index entries before they are merged into the index, for more rows a second.
+-- only: postgres; FTS5 gathers what one transaction writes by itself.
+select set_config('gin_pending_list_limit', '4096', true);
 
 -- name: message_stats_add :none
 -- Count index rows and their words.
