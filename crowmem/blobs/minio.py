@@ -240,8 +240,11 @@ class MinioStore:
                 return None
             raise
         try:
+            length = response.headers.get("Content-Length", "")
+            if length.isdecimal() and int(length) <= BLOB_BYTES:  # read() takes no more than that
+                return response.read(decode_content=False)
             pieces, size = [], 0
-            for piece in response.stream(PIECE):
+            for piece in response.stream(PIECE, decode_content=False):
                 pieces.append(piece)
                 size += len(piece)
                 if size > BLOB_BYTES:  # not what was put: do not fill the memory with it
