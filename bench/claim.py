@@ -317,7 +317,7 @@ class Claims:
         ratios = []
         for _ in range(self.rounds):
             before = self.cell(case, "crowmem", place, claimers=4, batch=1)
-            with connect(place) as holder, connect(place) as other:
+            with connect(place) as holder:
                 holder.execute("begin isolation level repeatable read")
                 holder.execute("select count(*) from task_deliveries")
                 from crowmem import Memory

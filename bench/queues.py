@@ -22,7 +22,6 @@ for folder in (Path(__file__).resolve().parent, Path(__file__).resolve().parents
         sys.path.insert(0, str(folder))
 
 CONTENT = "x" * 200
-Claim = "Callable[[int], list[int]]"
 
 
 @dataclass(frozen=True)
@@ -122,7 +121,7 @@ def left_floor(place: Place) -> int:
     """Rows nobody took."""
     with connect(place) as connection:
         ready = "done = 0" if place.is_sqlite else "not done"
-        return int(list(connection.execute(f"select count(*) from floor where {ready}"))[0][0])
+        return int(next(iter(connection.execute(f"select count(*) from floor where {ready}")))[0])
 
 
 # --- crowmem ---
@@ -178,7 +177,7 @@ def left_ours(place: Place) -> int:
     """Rows nobody took."""
     with connect(place) as connection:
         sql = "select count(*) from task_deliveries where status in ('pending', 'waiting')"
-        return int(list(connection.execute(sql))[0][0])
+        return int(next(iter(connection.execute(sql)))[0])
 
 
 # --- peers ---

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -39,9 +40,14 @@ def _lease_race(one: Memory, two: Memory, box: str) -> bool:
     [held] = one.mailbox.lease(box, "A", lease_s=0.001)
     acked, taken = _race(lambda: one.mailbox.ack(held), lambda: two.mailbox.lease(box, "B"))
     lost = isinstance(acked, LeaseLost)
+    if acked is not None and not lost:
+        raise acked
     if lost and not taken:  # it ended, and was given back but not yet taken
         taken = two.mailbox.lease(box, "B")
-    return lost == bool(taken) and (not taken or (taken[0].id == sent.id and taken[0].token > held.token))
+    good = lost == bool(taken) and (not taken or (taken[0].id == sent.id and taken[0].token > held.token))
+    if not good:
+        print(f"{box}: acked {acked!r}, taken {taken}, now {one.mailbox.get(sent.id)}", file=sys.stderr)
+    return good
 
 
 def _race(*calls: Callable[[], Any]) -> list[Any]:
@@ -52,7 +58,7 @@ def _race(*calls: Callable[[], Any]) -> list[Any]:
         barrier.wait()
         try:
             found[place] = call()
-        except LeaseLost as error:
+        except Exception as error:
             found[place] = error
 
     threads = [threading.Thread(target=go, args=pair) for pair in enumerate(calls)]

@@ -48,9 +48,13 @@ P95_MS = {  # bars: the 95th of a hundred searches
     ("postgres", 100_000): {"any": 130},
 }
 RATIO, EXTRA_MS = 1.15, 0.3  # most that crowmem may take: so many times the bare statements, or so much more
+SAME_ORDER, OVERLAP = 0.99, 0.95
 STALL_MS = 50
 SIZE_BARS = {"sqlite": 0.55, "postgres": 2.1}
 SQLITE_RATE = 10_000
+
+
+Answers = dict[tuple[str, str], list[tuple[int, float]]]  # by mode and query
 
 
 class Bare:
@@ -109,6 +113,40 @@ def queries(texts: Corpus, mode: str) -> Iterator[tuple[str, str, dict[str, Any]
             text = " ".join(rng.choice(words[kind]) for kind in shape)
             session = {"session_id": rng.choice(sessions)} if mode == "session" else {}
             yield shape, text, {"match": "all" if mode == "all" else "any", "limit": LIMIT, **session}
+
+
+def ask(texts: Corpus, memory: Memory) -> Answers:
+    """The ids and scores that every global query finds."""
+    return {
+        (mode, text): [(hit.id, hit.score) for hit in memory.search.messages(text, **limits)]
+        for mode in ("any", "all")
+        for _, text, limits in queries(texts, mode)
+    }
+
+
+def agree(report: Report, count: int, statistics_are: str, one: Answers, two: Answers) -> None:
+    """How often both databases give the same ten in the same order."""
+    found = [(one[key], two[key]) for key in one if one[key]]
+    same = sum([hit for hit, _ in first] == [hit for hit, _ in second] for first, second in found) / len(found)
+    overlap = statistics.mean(
+        len({hit for hit, _ in first} & {hit for hit, _ in second}) / len(first) for first, second in found
+    )
+    apart = [
+        abs(score - other)
+        for first, second in found
+        for (hit, score), (same_hit, other) in zip(first, second, strict=False)
+        if hit == same_hit
+    ]
+    counted = statistics_are == "counted"
+    report.row(
+        f"{count:,} agreement",
+        f"frequencies {statistics_are}",
+        same_order=same,
+        overlap=overlap,
+        score_apart=max(apart, default=0.0),
+        bar=SAME_ORDER if counted else OVERLAP,
+        holds=same >= SAME_ORDER and max(apart, default=0.0) <= 1e-9 if counted else overlap >= OVERLAP,
+    )
 
 
 def measure(report: Report, texts: Corpus, place: Place) -> None:
@@ -195,6 +233,10 @@ def fill(report: Report, texts: Corpus, dialect: str, memory: Memory) -> None:
     rate = texts.count / (time.perf_counter() - begun)
     held = {"bar": SQLITE_RATE, "holds": rate >= SQLITE_RATE} if dialect == "sqlite" else {}
     report.row(f"{dialect} {texts.count:,} fill", OURS, messages_s=rate, worst_ms=max(stalls), **held)
+
+
+def optimize(report: Report, texts: Corpus, dialect: str, memory: Memory) -> None:
+    """Merge or count."""
     before = time.perf_counter()
     memory.search.optimize()
     report.row(f"{dialect} {texts.count:,} optimize", OURS, seconds=time.perf_counter() - before)
@@ -217,6 +259,7 @@ def sqlite_place(report: Report, texts: Corpus, folder: Path) -> Iterator[Place]
     path = folder / "crow.db"
     with Memory.open(path) as memory:
         fill(report, texts, "sqlite", memory)
+        optimize(report, texts, "sqlite", memory)
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
         connection.execute("pragma mmap_size = 0")
 
@@ -246,14 +289,16 @@ def sqlite_place(report: Report, texts: Corpus, folder: Path) -> Iterator[Place]
 
 
 @contextlib.contextmanager
-def postgres_place(report: Report, texts: Corpus, url: str) -> Iterator[Place]:
-    """A PostgreSQL store with the corpus."""
+def postgres_place(report: Report, texts: Corpus, url: str, sampled: Answers) -> Iterator[Place]:
+    """A PostgreSQL store with the corpus; its answers before its words are counted go into ``sampled``."""
     import psycopg
 
     with Memory.open(url) as memory, psycopg.connect(url, autocommit=True) as connection:
         fill(report, texts, "postgres", memory)
         connection.execute("reindex index message_index_words")
         connection.execute("vacuum analyze message_index")
+        sampled.update(ask(texts, memory))
+        optimize(report, texts, "postgres", memory)
         row = connection.execute(
             "select pg_table_size('message_index') + pg_relation_size('message_index_words')"
         ).fetchone()
@@ -332,12 +377,22 @@ def main() -> None:
     report = Report("search", options, limit=LIMIT, queries=len(SHAPES) * EACH)
     for count in sizes:
         texts = corpus(count)
+        answers: dict[str, Answers] = {"sampled": {}}
         if report.wants_dialect("sqlite"):
             with folder_on_disk() as folder, sqlite_place(report, texts, folder) as place:
+                answers["sqlite"] = ask(texts, place.memory)
                 measure(report, texts, place)
         if report.wants_dialect("postgres"):
-            with postgres() as server, postgres_place(report, texts, loopback(server, f"search_{count}")) as place:
+            url = f"search_{count}"
+            with (
+                postgres() as server,
+                postgres_place(report, texts, loopback(server, url), answers["sampled"]) as place,
+            ):
+                answers["counted"] = ask(texts, place.memory)
                 measure(report, texts, place)
+        if "sqlite" in answers and "counted" in answers:
+            for kind in ("sampled", "counted"):
+                agree(report, count, kind, answers["sqlite"], answers[kind])
     report.table()
 
 
