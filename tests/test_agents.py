@@ -179,6 +179,10 @@ def test_forking_nobody_and_nonsense(memory: Any) -> None:
     memory.agents.create("s-1-1", "s")
     with pytest.raises(InvalidValue):
         memory.agents.fork("s-1-1", at=-1)
+    newest = memory.messages.add("s-1-1", {"n": 1})
+    with pytest.raises(InvalidValue, match=rf"at is {newest + 1}, and the newest message is {newest}"):
+        memory.agents.fork("s-1-1", at=newest + 1)
+    assert [agent.agent_id for agent in memory.agents.list("s")] == ["s-1-1"]
 
 
 def test_models_and_servers(memory: Any) -> None:

@@ -30,6 +30,7 @@ LIST = statement("agent_list", Agent)
 IDS = statement("agent_ids")
 ADD = statement("agent_add", Agent)
 FORK = statement("agent_fork", Agent)
+NEWEST = statement("agent_newest_message")
 MAX_IDX = statement("agent_max_idx")
 MAX_FORK = statement("agent_max_fork")
 SET_MODEL = statement("agent_set_model")
@@ -163,16 +164,21 @@ class Agents(Repository[M]):
 
         Args:
             agent_id: a trunk agent or a fork.
-            at: id of the last message shared; None: the newest now. The anchor is recorded at once.
+            at: id of the last message shared, 0 to share none; None: the newest now. The anchor is recorded at once.
 
         Returns:
             The new agent, under the next free fork index.
 
         Raises:
             NotFound: there is no such agent.
+            InvalidValue: ``at`` is beyond the newest message of the store; the fork would share what is yet to come.
         """
         place = parse_agent_id(agent_id)
         anchor = None if at is None else check_range("at", at, 0, 2**63 - 1)
+        if anchor and anchor > (newest := await self._value(NEWEST)):
+            raise InvalidValue(
+                f"at is {anchor:,}, and the newest message is {newest:,}: name one that is there, or none"
+            )
         for _ in range(TRIES):
             row = await self._one(
                 FORK,

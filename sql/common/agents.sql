@@ -53,6 +53,10 @@ where p.agent_id = :agent_id
 on conflict (agent_id) do nothing
 returning *;
 
+-- name: agent_newest_message :one int
+-- The newest message of the store: no fork can begin after it. 0 without messages.
+select coalesce(max(id), 0) from main.messages;
+
 -- name: agent_max_idx :one int
 -- The highest agent index of a session within one fork, or over all forks when :fork_idx is null.
 select max(agent_idx) from main.agents
