@@ -113,6 +113,9 @@ def command_parser(command: Command) -> argparse.ArgumentParser:
 
 
 def _prepare() -> None:
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by our caller: print to nowhere, and leave no database its number
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # what the terminal's alphabet lacks is shown by number, never an error
             stream.reconfigure(errors="backslashreplace")

@@ -24,4 +24,4 @@ if [ -z "$("$crowmem" --db "$store" --json sessions --limit 1 2>/dev/null)" ]; t
     say "$crowmem" --db "$store" import examples/transcripts
 fi
 say "$crowmem" --db "$store" sessions --limit 10
-say "$crowmem" --db "$store" search --limit 5 "$query" || [ $? -eq 1 ] # 1: nothing says so, which is an answer too
+say "$crowmem" --db "$store" search --limit 5 -- "$query"

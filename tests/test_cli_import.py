@@ -56,6 +56,7 @@ def test_as_json_the_report_is_one_object(door: Door) -> None:
     [report] = door("import", "--json", str(SAMPLES)).records
     assert report["messages_added"] == 26
     assert report["skips"] == []
+    assert not [name for name in report if name.startswith("_")]
     assert sum(report["formats"].values()) == 3
 
 

@@ -67,7 +67,7 @@ def test_files_go_in_and_out(door: Door, tmp_path: Path) -> None:
     assert (ran.code, ran.out) == (0, "mine: 2 entries\n")
     again = door("tape", "import", str(source))
     assert again.code == 1
-    assert "does not have 0 entries" in again.err
+    assert "tape 'mine' has entries already: give --append" in again.err
     assert door("tape", "import", "--append", "--as", "mine", str(source)).code == 0
     assert door("--json", "tape", "export", "mine", str(copy)).records == [
         {"tape": "mine", "path": str(copy), "entries": 4}

@@ -33,7 +33,8 @@ def put_json(value: Any) -> None:
 
 def _encoded(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in fields(value)}
+        public = [field.name for field in fields(value) if not field.name.startswith("_")]
+        return {name: getattr(value, name) for name in public}
     if isinstance(value, datetime):
         return value.isoformat()
     return str(value)

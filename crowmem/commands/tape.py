@@ -9,7 +9,7 @@ from crowmem.commands import UsageError, add_action, add_actions, opened
 from crowmem.commands.options import add_limit, whole
 from crowmem.commands.output import local_time, put_json, put_line, put_records
 from crowmem.entries import POSITIONS
-from crowmem.errors import NotFound
+from crowmem.errors import Conflict, NotFound
 from crowmem.terminal import one_line
 
 if TYPE_CHECKING:
@@ -87,6 +87,8 @@ def take_in(args: argparse.Namespace) -> None:
     with opened(args, create=True) as memory:
         for path in args.paths:
             tape = args.tape or Path(path).stem
+            if not args.append and memory.tapes.length(tape):
+                raise Conflict(f"tape {tape!r} has entries already: give --append to add to them, or --as another name")
             count = memory.tapes.import_jsonl(tape, path, expected_length=None if args.append else 0)
             if args.json:
                 put_json({"tape": tape, "path": path, "entries": count})
