@@ -1,8 +1,8 @@
 """The list of sessions: a first page, a deep page by key and one by offset, at growing numbers of sessions.
 
-The floor is the bare statement on the bare driver, on the same file or server, its rows left as tuples. crowmem may take
-50 us more than that for records, or 150 us (SQLite) and 300 us (PostgreSQL) in all, whichever is more; and a page may
-not grow by more than 30 % between the smallest number of sessions and the largest.
+The floor is the bare statement on the bare driver, on the same file or server, its rows left as tuples. crowmem may
+take 50 us more than that for records, or 150 us (SQLite) and 300 us (PostgreSQL) in all, whichever is more; and a page
+may not grow by more than 30 % between the smallest number of sessions and the largest.
 
 Run: python bench/sessions.py [--dialect sqlite] [--full]
 """
@@ -71,9 +71,9 @@ def compare(
             middle = pages[-1]
             key = (middle.last_activity.isoformat(timespec="microseconds"), middle.session_id)
             sides = {
-                "first page": (lambda _: bare(LATEST, ""), lambda _: memory.sessions.list(limit=PAGE)),
+                "first page": (lambda _, bare=bare: bare(LATEST, ""), lambda _: memory.sessions.list(limit=PAGE)),
                 "page by key": (
-                    lambda _, key=key: bare(*key),
+                    lambda _, key=key, bare=bare: bare(*key),
                     lambda _, middle=middle: memory.sessions.list(limit=PAGE, after=middle),
                 ),
             }
