@@ -13,9 +13,10 @@ import time
 clock = time.monotonic
 
 LOOK_S = 1.0  # at the latest after this a claim starts from the beginning again, and gives back what is overdue
-COSTLY_S = 0.002  # a look from the start that took longer than this is not repeated at once
-COSTLY_TIMES = 20  # but only after so many times what it took
-COSTLY_LOOKS = 3  # so many in a row; one may be slow by chance
+COSTLY_S = 0.00015  # a look from the start is slow when it takes longer than this
+COSTLY_TIMES = 2  # and so many times as long as one from the mark
+COSTLY_LOOKS = 3  # and so did the ones before it: one may be slow by chance
+REST_TIMES = 20  # then the next one waits for so many times what it took, at most LOOK_S
 MOST = 100_000  # mailboxes remembered; past it all are forgotten, which costs one look from the start each
 
 
@@ -44,13 +45,13 @@ class Box:
         self.next_look = 0.0
         self.costly_until = 0.0
 
-    def looked(self, took_s: float, now: float) -> bool:
-        """A look from the start took so long; True when it is costly."""
+    def looked(self, took_s: float, now: float, direct_s: float = 0.0) -> bool:
+        """A look from the start took so long, and one from the mark so long; True when the former is costly."""
         self.next_look = now + LOOK_S
-        self.slow = self.slow + 1 if took_s > COSTLY_S else 0
+        self.slow = self.slow + 1 if took_s > max(COSTLY_S, COSTLY_TIMES * direct_s) else 0
         if self.slow < COSTLY_LOOKS:
             return False
-        self.costly_until = now + min(LOOK_S, COSTLY_TIMES * took_s)
+        self.costly_until = now + min(LOOK_S, REST_TIMES * took_s)
         return True
 
 

@@ -232,10 +232,10 @@ class Mailbox(Repository[M]):
         if mark or limit is None or driver.in_transaction:
             rows = await driver.run(taking, params)
         else:
-            rows = await self._look_again(params, taking, box)
+            rows = await self._look_again(params, taking, box, 0.0)
         if limit is None or len(rows) < limit:
             try:
-                rows = rows + await self._take_rest(taking, params, len(rows), box)
+                rows = rows + await self._take_rest(taking, params, len(rows), box, clock() - now)
             except CrowmemError:
                 if not rows:
                     raise
@@ -256,13 +256,15 @@ class Mailbox(Repository[M]):
         if not self._driver.in_transaction:  # a transaction may give them back
             box.marks[priority] = rows[-1].id
 
-    async def _take_rest(self, taking: Statement, params: dict[str, Any], have: int, box: Box) -> list[Any]:
+    async def _take_rest(
+        self, taking: Statement, params: dict[str, Any], have: int, box: Box, direct_s: float
+    ) -> list[Any]:
         """Rows ran short: look from the start, then give back what is overdue and look again."""
         driver, address, limit = self._driver, params["address"], params["limit"]
         taking = CLAIM if taking is CLAIM_ONE else taking
         rows: list[Any] = []
         if params["mark"] and clock() >= box.costly_until:
-            rows = await self._look_again({**params, "limit": limit - have}, taking, box)
+            rows = await self._look_again({**params, "limit": limit - have}, taking, box, direct_s)
         have += len(rows)
         if (limit is None or have < limit) and await self._sweep(address):
             rest = None if limit is None else limit - have
@@ -272,13 +274,13 @@ class Mailbox(Repository[M]):
             await driver.run(CLEAR_READY, {"address": address})
         return rows
 
-    async def _look_again(self, params: dict[str, Any], taking: Statement, box: Box) -> list[Any]:
+    async def _look_again(self, params: dict[str, Any], taking: Statement, box: Box, direct_s: float) -> list[Any]:
         """Take from the start of a mailbox. Where that is slow and in vain, dead index entries are in the way: the next
         looks begin behind everything there is now."""
         began = clock()
         rows = await self._driver.run(taking, {**params, "mark": 0})
         now = clock()
-        if box.looked(now - began, now) and not rows and not self._driver.in_transaction:
+        if box.looked(now - began, now, direct_s) and not rows and not self._driver.in_transaction:
             box.marks[params["priority"]] = int(await self._value(LAST))
         return rows
 
