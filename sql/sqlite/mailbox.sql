@@ -37,7 +37,7 @@ returning id, task_id, priority, content, created_at, delivered_at, attempts, la
 -- Finish up to :limit pending deliveries of one address after :mark and return them, in no order; null takes all.
 -- differs: a null limit is "all" on PostgreSQL only.
 update task_deliveries set status = 'delivered', attempts = attempts + 1,
-    delivered_at = strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now')
+    delivered_at = (select strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now'))
 where id in (
     select r.id from mailbox_ready r
     where r.session_id = :address and r.id > :mark
@@ -53,7 +53,7 @@ returning id, task_id, priority, content, created_at, delivered_at, attempts, la
 -- plan: mailbox_ready_priority
 -- differs: as mailbox_claim.
 update task_deliveries set status = 'delivered', attempts = attempts + 1,
-    delivered_at = strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now')
+    delivered_at = (select strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now'))
 where id in (
     select r.id from mailbox_ready r
     where r.session_id = :address and r.id > :mark
@@ -209,7 +209,7 @@ returning session_id;
 -- Stamp deliveries as delivered, whoever holds them; returns the ids of those that were not yet.
 -- differs: lists come as JSON text.
 update task_deliveries set status = 'delivered', due_at = null, dead_at = null,
-    delivered_at = strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now')
+    delivered_at = (select strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now'))
 where id in (select value from json_each(:ids)) and status <> 'delivered'
 returning id;
 
