@@ -32,7 +32,7 @@ FIXED = {
     "master.peers": "none",  # one master, no election: else the first write may wait five seconds for one
     "master.telemetry": "false",  # on by default
     "master.volumeSizeLimitMB": "64",
-    "volume.max": "64",
+    "volume.max": "4096",  # each bucket takes seven when it is first written, and tests make many
     "volume.minFreeSpace": "1",
     "filer": "true",
     "s3": "true",
