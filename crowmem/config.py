@@ -6,7 +6,6 @@ that is spelled wrong and ignored is found too late.
 
 from __future__ import annotations
 
-import difflib
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -178,6 +177,8 @@ def _check_names(settings: Mapping[Any, Any], known: tuple[str, ...], place: str
     for name in settings:
         if name in known or name in foreign:
             continue
+        import difflib
+
         near = difflib.get_close_matches(str(name), known, n=1)
         if foreign and not near:
             continue  # a later crow-cli's

@@ -41,12 +41,21 @@ _UNSPACED = (
     "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3105-\u312f\u31a0-\u31bf\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U0001b000-\U0001b16f\U00020000-\U0003ffff"
 )
-_RUN = re.compile(f"[{_UNSPACED}]+")
 # unicode61 for ASCII: letters, small, and digits are tokens, all else separates them
 _ASCII = "".join(char.lower() if char.isalnum() else " " for char in map(chr, range(128))).encode() + b" " * 128
 _HALF = re.compile("[\ud800-\udfff]")
-# before any of these a text can be cut without changing its tokens
-_BORDER = re.compile(rf"[\0-/:-@\[-`{{-\x7f\s\u2000-\u2064\u3000-\u3004{_UNSPACED}]")
+
+
+@functools.cache
+def unspaced_run() -> re.Pattern[str]:
+    """A run of characters of scripts without spaces. Made when first needed, as the next: they take 2 ms."""
+    return re.compile(f"[{_UNSPACED}]+")
+
+
+@functools.cache
+def border() -> re.Pattern[str]:
+    """A character before which a text can be cut without changing its tokens."""
+    return re.compile(rf"[\0-/:-@\[-`{{-\x7f\s\u2000-\u2064\u3000-\u3004{_UNSPACED}]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +162,13 @@ def spread(text: str) -> str:
     """The text with a blank on both sides of each character of a script written without spaces, and no `MARK` in it."""
     if text.isascii():
         return text
-    return _RUN.sub(lambda run: f" {' '.join(run[0])} ", text.replace(MARK, " "))
+    return unspaced_run().sub(lambda run: f" {' '.join(run[0])} ", text.replace(MARK, " "))
 
 
 def located(text: str, wanted: Callable[[str], bool], *, stem: bool = False) -> Iterator[tuple[str, int, int]]:
     """The wanted tokens of a text with the places of their first and past their last character."""
     start = 0
-    for run in _RUN.finditer(text):
+    for run in unspaced_run().finditer(text):
         yield from _located(text, start, run.start(), wanted, stem)
         for place in range(run.start(), run.end()):
             token = _alone(text[place])
@@ -198,8 +207,8 @@ def cut(text: str, size: int) -> Iterator[str]:
     """Pieces of a long text, of some so many characters, cut where no token can be."""
     start = 0
     while start < len(text):
-        border = _BORDER.search(text, start + size)
-        end = border.start() if border else len(text)
+        found = border().search(text, start + size)
+        end = found.start() if found else len(text)
         yield text[start:end]
         start = end
 

@@ -7,25 +7,12 @@ nothing takes a ``connection=`` argument.
 from __future__ import annotations
 
 from contextlib import asynccontextmanager, contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from crowmem.errors import Closed
 from crowmem.opening import Options, async_driver, blocking_driver, prepared
-from crowmem.operation import Async, Sync, drive
-from crowmem.repositories.agents import Agents
-from crowmem.repositories.checkpoints import Checkpoints
-from crowmem.repositories.images import Images
-from crowmem.repositories.imports import Imports
-from crowmem.repositories.leases import Leases
-from crowmem.repositories.mailbox import Mailbox
-from crowmem.repositories.messages import Messages
-from crowmem.repositories.payloads import Payloads
-from crowmem.repositories.prompts import Prompts
-from crowmem.repositories.search import Search
-from crowmem.repositories.sessions import Sessions
-from crowmem.repositories.store import Stores
-from crowmem.repositories.tapes import Tapes
-from crowmem.repositories.tasks import Tasks
+from crowmem.operation import drive
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator, Iterator
@@ -34,31 +21,62 @@ if TYPE_CHECKING:
     from typing import Self
 
     from crowmem.drivers import Driver
+    from crowmem.operation import Async, Sync
     from crowmem.records import Status
+    from crowmem.repositories.agents import Agents
+    from crowmem.repositories.checkpoints import Checkpoints
+    from crowmem.repositories.images import Images
+    from crowmem.repositories.imports import Imports
+    from crowmem.repositories.leases import Leases
+    from crowmem.repositories.mailbox import Mailbox
+    from crowmem.repositories.messages import Messages
+    from crowmem.repositories.payloads import Payloads
+    from crowmem.repositories.prompts import Prompts
+    from crowmem.repositories.search import Search
+    from crowmem.repositories.sessions import Sessions
+    from crowmem.repositories.store import Stores
+    from crowmem.repositories.tapes import Tapes
+    from crowmem.repositories.tasks import Tasks
     from crowmem.store import Store
+
+
+def _group(memory: Memory | AsyncMemory, name: str, *, blocking: bool) -> Any:
+    """Make a repository and keep it with its door: importing all of them takes longer than opening a store."""
+    kind = Memory.__annotations__.get(name, "").partition("[")[0]
+    if not kind:
+        raise AttributeError(f"{type(memory).__name__} has no attribute {name!r}")
+    module = import_module(f"crowmem.repositories.{name}")
+    made = getattr(module, kind)(memory._driver, memory._store, blocking=blocking)
+    return memory.__dict__.setdefault(name, made)  # two threads may both have made one
 
 
 class Memory:
     """A store, called with plain calls. Safe to share between threads."""
 
+    agents: Agents[Sync]
+    checkpoints: Checkpoints[Sync]
+    images: Images[Sync]
+    imports: Imports[Sync]
+    leases: Leases[Sync]
+    mailbox: Mailbox[Sync]
+    messages: Messages[Sync]
+    payloads: Payloads[Sync]
+    prompts: Prompts[Sync]
+    search: Search[Sync]
+    sessions: Sessions[Sync]
+    tapes: Tapes[Sync]
+    tasks: Tasks[Sync]
+
     def __init__(self, driver: Driver, store: Store) -> None:
         """Use `Memory.open` instead."""
         self._driver = driver
         self._store = store
-        self.agents: Agents[Sync] = Agents(driver, store, blocking=True)
-        self.checkpoints: Checkpoints[Sync] = Checkpoints(driver, store, blocking=True)
-        self.images: Images[Sync] = Images(driver, store, blocking=True)
-        self.imports: Imports[Sync] = Imports(driver, store, blocking=True)
-        self.leases: Leases[Sync] = Leases(driver, store, blocking=True)
-        self.mailbox: Mailbox[Sync] = Mailbox(driver, store, blocking=True)
-        self.messages: Messages[Sync] = Messages(driver, store, blocking=True)
-        self.payloads: Payloads[Sync] = Payloads(driver, store, blocking=True)
-        self.prompts: Prompts[Sync] = Prompts(driver, store, blocking=True)
-        self.search: Search[Sync] = Search(driver, store, blocking=True)
-        self.sessions: Sessions[Sync] = Sessions(driver, store, blocking=True)
-        self.tapes: Tapes[Sync] = Tapes(driver, store, blocking=True)
-        self.tasks: Tasks[Sync] = Tasks(driver, store, blocking=True)
-        self._stores: Stores[Sync] = Stores(driver, store, blocking=True)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """A group of operations, loaded when it is first used."""
+            return _group(self, name, blocking=True)
 
     @classmethod
     def open(
@@ -143,9 +161,14 @@ class Memory:
         else:
             drive(context.__aexit__(None, None, None))
 
+    def _about(self) -> Stores[Sync]:
+        from crowmem.repositories.store import Stores
+
+        return Stores(self._driver, self._store, blocking=True)
+
     def status(self) -> Status:
         """How the store is doing; holds no secret."""
-        return self._stores.status()
+        return self._about().status()
 
     def check(self, deep: bool = False) -> list[str]:
         """A list of problems, empty when all is well.
@@ -153,7 +176,7 @@ class Memory:
         Args:
             deep: read everything, which takes as long as that takes.
         """
-        return self._stores.check(deep)
+        return self._about().check(deep)
 
     def backup(self, path: str | Path) -> None:
         """Write a consistent copy of a SQLite store to a new file, mode 0600, while others go on writing.
@@ -162,7 +185,7 @@ class Memory:
             Unsupported: on PostgreSQL; use pg_dump.
             Conflict: the target exists.
         """
-        self._stores.backup(path)
+        self._about().backup(path)
 
     def close(self) -> None:
         """Close the store; a second close does nothing. Later use raises Closed."""
@@ -176,24 +199,30 @@ class Memory:
 class AsyncMemory:
     """A store, awaited. Belongs to the event loop it was opened in."""
 
+    agents: Agents[Async]
+    checkpoints: Checkpoints[Async]
+    images: Images[Async]
+    imports: Imports[Async]
+    leases: Leases[Async]
+    mailbox: Mailbox[Async]
+    messages: Messages[Async]
+    payloads: Payloads[Async]
+    prompts: Prompts[Async]
+    search: Search[Async]
+    sessions: Sessions[Async]
+    tapes: Tapes[Async]
+    tasks: Tasks[Async]
+
     def __init__(self, driver: Driver, store: Store) -> None:
         """Use `AsyncMemory.open` instead."""
         self._driver = driver
         self._store = store
-        self.agents: Agents[Async] = Agents(driver, store, blocking=False)
-        self.checkpoints: Checkpoints[Async] = Checkpoints(driver, store, blocking=False)
-        self.images: Images[Async] = Images(driver, store, blocking=False)
-        self.imports: Imports[Async] = Imports(driver, store, blocking=False)
-        self.leases: Leases[Async] = Leases(driver, store, blocking=False)
-        self.mailbox: Mailbox[Async] = Mailbox(driver, store, blocking=False)
-        self.messages: Messages[Async] = Messages(driver, store, blocking=False)
-        self.payloads: Payloads[Async] = Payloads(driver, store, blocking=False)
-        self.prompts: Prompts[Async] = Prompts(driver, store, blocking=False)
-        self.search: Search[Async] = Search(driver, store, blocking=False)
-        self.sessions: Sessions[Async] = Sessions(driver, store, blocking=False)
-        self.tapes: Tapes[Async] = Tapes(driver, store, blocking=False)
-        self.tasks: Tasks[Async] = Tasks(driver, store, blocking=False)
-        self._stores: Stores[Async] = Stores(driver, store, blocking=False)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """A group of operations, loaded when it is first used."""
+            return _group(self, name, blocking=False)
 
     @classmethod
     def open(
@@ -245,17 +274,22 @@ class AsyncMemory:
         async with self._driver.transaction() as inner:
             yield AsyncMemory(inner, self._store)
 
+    def _about(self) -> Stores[Async]:
+        from crowmem.repositories.store import Stores
+
+        return Stores(self._driver, self._store, blocking=False)
+
     async def status(self) -> Status:
         """As `Memory.status`."""
-        return await self._stores.status()
+        return await self._about().status()
 
     async def check(self, deep: bool = False) -> list[str]:
         """As `Memory.check`."""
-        return await self._stores.check(deep)
+        return await self._about().check(deep)
 
     async def backup(self, path: str | Path) -> None:
         """As `Memory.backup`."""
-        await self._stores.backup(path)
+        await self._about().backup(path)
 
     async def close(self) -> None:
         """As `Memory.close`."""

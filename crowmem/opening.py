@@ -104,7 +104,7 @@ def blocking_driver(options: Options) -> RootDriver:
 def async_driver(options: Options) -> RootDriver:
     """A driver for the running event loop; nothing is connected yet."""
     if options.target.dialect == "sqlite":
-        from crowmem.drivers.sqlite import AsyncSqlite
+        from crowmem.drivers.sqlite_async import AsyncSqlite
 
         return AsyncSqlite(_file(options))
     from crowmem.drivers.postgres import AsyncPostgres

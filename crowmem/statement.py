@@ -27,13 +27,13 @@ from typing import TYPE_CHECKING, Any
 from crowmem.resources import sql_root
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from importlib.resources.abc import Traversable
 
 DIALECTS = ("postgres", "sqlite")
 SHAPES = ("one", "many", "none")
 
-_HEADER = re.compile(r"-- name: (?P<name>[a-z][a-z0-9_]*) :(?P<shape>one|many|none)(?: (?P<result>[A-Za-z][\w, ]*))?")
+_BEGINS = "\n-- name:"
+_HEADER = re.compile(r" (?P<name>[a-z][a-z0-9_]*) :(?P<shape>one|many|none)(?: (?P<result>[A-Za-z][\w, ]*))?")
 # One token a match. Only the named groups mean something; the other alternatives are skipped whole.
 _TOKEN = re.compile(
     r"""
@@ -81,18 +81,38 @@ class Statement:
     where: dict[str, str] = dataclasses.field(repr=False)
     writes: bool = False
 
+    if not TYPE_CHECKING:
 
-@dataclass(frozen=True, slots=True)
+        def __getattr__(self, name: str) -> Any:
+            """What `statement` left open is worked out when it is first asked for; most programs run a few of all."""
+            if name not in self.__slots__ or name == "name":
+                raise AttributeError(name)
+            for attribute, value in _worked_out(self.name, self.record).items():
+                object.__setattr__(self, attribute, value)
+            return object.__getattribute__(self, name)
+
+
 class _Source:
     """One statement as it stands in one file."""
 
-    name: str
-    shape: str
-    result: str
-    doc: str
-    plan: str | None
-    sql: str
-    where: str
+    __slots__ = ("_file", "_lines", "_offset", "_place", "name", "result", "shape")
+
+    def __init__(self, header: re.Match[str], place: str, file: str, offset: int, lines: str) -> None:
+        self.name, self.shape, self.result = header["name"], header["shape"], header["result"] or ""
+        self._place, self._file, self._offset, self._lines = place, file, offset, lines
+
+    @property
+    def where(self) -> str:
+        """``folder/file.sql:line``."""
+        return f"{self._place}:{_line(self._file, self._offset)}"
+
+    def parts(self) -> tuple[str, str]:
+        """The prose under the header, and the text."""
+        lines = self._lines.splitlines()
+        prose: list[str] = []
+        while lines and lines[0].startswith("--"):
+            prose.append(lines.pop(0).removeprefix("--").strip())
+        return "\n".join(prose), "\n".join(lines).strip().removesuffix(";").rstrip()
 
 
 def statement(name: str, record: type[Any] | None = None) -> Statement:
@@ -113,23 +133,38 @@ def statement(name: str, record: type[Any] | None = None) -> Statement:
     named = source.result if source.result[:1].isupper() else None
     if wanted != named:
         raise LookupError(f"{source.where}: {name} gives {named}, bound to {wanted}")
+    bound = object.__new__(Statement)
+    object.__setattr__(bound, "name", name)
+    object.__setattr__(bound, "record", record)
+    return bound
+
+
+def _worked_out(name: str, record: type[Any] | None) -> dict[str, Any]:
+    """Every other attribute of a statement.
+
+    Raises:
+        ValueError: the dialects disagree about it.
+    """
+    sources = _catalogue()[name]
+    parts = {dialect: source.parts() for dialect, source in sources.items()}
+    _agree(sources, parts)
+    leading = "postgres" if "postgres" in sources else "sqlite"
+    doc, sql = parts[leading]
     columns = [field.name for field in dataclasses.fields(record)] if record else []
-    params = _parameters(source.sql)  # PostgreSQL's numbers; SQLite takes what it needs by name
-    return Statement(
-        name=name,
-        shape=source.shape,
-        record=record,
-        result=source.result,
-        doc=source.doc,
-        plans={dialect: plan for dialect, one in sources.items() if (plan := one.plan)},
-        params=params,
-        texts={
-            dialect: f"/* crowmem {name} */ " + _translate(sources[dialect].sql, dialect, params, columns)
-            for dialect in sources
+    params = _parameters(sql)  # PostgreSQL's numbers; SQLite takes what it needs by name
+    return {
+        "shape": sources[leading].shape,
+        "result": sources[leading].result,
+        "doc": doc,
+        "plans": {dialect: plan for dialect, (prose, _) in parts.items() if (plan := _plan(prose))},
+        "params": params,
+        "texts": {
+            dialect: f"/* crowmem {name} */ " + _translate(text, dialect, params, columns)
+            for dialect, (_, text) in parts.items()
         },
-        where={dialect: one.where for dialect, one in sources.items()},
-        writes=any(_changes(one.sql) for one in sources.values()),
-    )
+        "where": {dialect: source.where for dialect, source in sources.items()},
+        "writes": any(_changes(text) for _, text in parts.values()),
+    }
 
 
 def statement_names() -> list[str]:
@@ -174,18 +209,16 @@ def _named(literal: str, quoted: str) -> str:
 
 @functools.cache
 def _catalogue() -> dict[str, dict[str, _Source]]:
-    """Every statement by name and dialect, checked to agree."""
+    """Every statement by name and dialect; only the headers are read."""
     found: dict[str, dict[str, _Source]] = {}
     for folder in ("common", *DIALECTS):
         for file in _files(sql_root() / folder):
-            for source in _read(file, folder):
+            for source in _read(file.read_text(encoding="utf-8"), f"{folder}/{file.name}"):
                 by_dialect = found.setdefault(source.name, {})
                 for dialect in DIALECTS if folder == "common" else (folder,):
                     if dialect in by_dialect:
                         raise ValueError(f"{source.where}: {source.name} stands at {by_dialect[dialect].where} already")
                     by_dialect[dialect] = source
-    for name, by_dialect in found.items():
-        _agree(name, by_dialect)
     return found
 
 
@@ -196,46 +229,41 @@ def _files(folder: Traversable) -> list[Traversable]:
     return sorted(files, key=lambda entry: entry.name)
 
 
-def _read(file: Traversable, folder: str) -> Iterator[_Source]:
-    header: tuple[re.Match[str], int] | None = None
-    lines: list[str] = []
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
-        if line.startswith("-- name:"):
-            if header:
-                yield _source(header, lines, f"{folder}/{file.name}")
-            match = _HEADER.fullmatch(line.rstrip())
-            if match is None:
-                raise ValueError(f"{folder}/{file.name}:{number}: bad header: {line}")
-            header, lines = (match, number), []
-        elif header:
-            lines.append(line)
-    if header:
-        yield _source(header, lines, f"{folder}/{file.name}")
+def _read(text: str, place: str) -> list[_Source]:
+    before, *pieces = f"\n{text}".split(_BEGINS)
+    offset = len(before)
+    sources: list[_Source] = []
+    for piece in pieces:
+        line, _, lines = piece.partition("\n")
+        header = _HEADER.fullmatch(line.rstrip())
+        if header is None:
+            raise ValueError(f"{place}:{_line(text, offset)}: bad header: {_BEGINS[1:]}{line}")
+        sources.append(_Source(header, place, text, offset, lines))
+        offset += len(_BEGINS) + len(piece)
+    return sources
 
 
-def _source(header: tuple[re.Match[str], int], lines: list[str], place: str) -> _Source:
-    match, number = header
-    prose: list[str] = []
-    while lines and lines[0].startswith("--"):
-        prose.append(lines.pop(0).removeprefix("--").strip())
-    plan = next((line.removeprefix("plan:").strip() for line in prose if line.startswith("plan:")), None)
-    sql = "\n".join(lines).strip().removesuffix(";").rstrip()
-    return _Source(
-        match["name"], match["shape"], match["result"] or "", "\n".join(prose), plan, sql, f"{place}:{number}"
-    )
+def _line(text: str, offset: int) -> int:
+    """The number of the line that begins at an offset."""
+    return text.count("\n", 0, offset) + 1
 
 
-def _agree(name: str, by_dialect: dict[str, _Source]) -> None:
-    some = next(iter(by_dialect.values()))
-    if len(by_dialect) == 1:
-        if f"only: {next(iter(by_dialect))}" not in some.doc:
+def _plan(prose: str) -> str | None:
+    lines = (line.removeprefix("plan:").strip() for line in prose.splitlines() if line.startswith("plan:"))
+    return next(lines, None)
+
+
+def _agree(sources: dict[str, _Source], parts: dict[str, tuple[str, str]]) -> None:
+    some = next(iter(sources.values()))
+    name, prose = some.name, [doc for doc, _ in parts.values()]
+    if len(sources) == 1:
+        if f"only: {next(iter(sources))}" not in prose[0]:
             raise ValueError(f"{some.where}: {name} has no text for the other dialect, and no line `-- only:` says why")
         return
-    if len({(one.shape, one.result) for one in by_dialect.values()}) > 1:
+    if len({(one.shape, one.result) for one in sources.values()}) > 1:
         raise ValueError(f"{some.where}: the dialects disagree in the shape or result of {name}")
-    if len({frozenset(_parameters(one.sql)) for one in by_dialect.values()}) > 1 and not any(
-        "differs:" in one.doc for one in by_dialect.values()
-    ):
+    parameters = {frozenset(_parameters(sql)) for _, sql in parts.values()}
+    if len(parameters) > 1 and not any("differs:" in one for one in prose):
         raise ValueError(
             f"{some.where}: the dialects disagree in the parameters of {name}, and no `-- differs:` says why"
         )

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from catalogue import bound_statements
 
-from crowmem.drivers import sqlite, sqlite_file
+from crowmem.drivers import sqlite, sqlite_async, sqlite_file
 from crowmem.drivers.postgres_settings import Settings
 
 ran: set[tuple[str, str]] = set()
@@ -21,13 +21,9 @@ ran: set[tuple[str, str]] = set()
 
 def watch() -> None:
     """Note every statement from here on."""
-    for module, name in (
-        (sqlite_file, "execute"),
-        (sqlite_file, "execute_batch"),
-        (sqlite, "execute"),
-        (sqlite, "execute_batch"),
-    ):
-        setattr(module, name, _noting(getattr(module, name)))
+    for module in (sqlite_file, sqlite, sqlite_async):
+        for name in ("execute", "execute_batch"):
+            setattr(module, name, _noting(getattr(module, name)))
     plain = Settings.sql
 
     def sql(self: Settings, statement: Any) -> str:

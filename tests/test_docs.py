@@ -136,7 +136,7 @@ def everything() -> str:
 def operations() -> Iterator[str]:
     """Every public operation, such as ``messages.add``."""
     with Memory.open(":memory:") as memory:
-        groups = {name: type(value) for name, value in vars(memory).items() if not name.startswith("_")}
+        groups = {name: type(getattr(memory, name)) for name in Memory.__annotations__}
     assert "messages" in groups
     for group, repository in groups.items():
         yield from (

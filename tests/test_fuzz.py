@@ -111,8 +111,9 @@ def sensible(name: str, chance: random.Random) -> Any:
 def operations(memory: Memory) -> list[tuple[str, Any, list[str]]]:
     """Name, bound operation and parameter names of every public operation."""
     found = []
-    for group, repository in vars(memory).items():
-        if not isinstance(repository, Repository) or group.startswith("_") or group == "imports":
+    for group in Memory.__annotations__:
+        repository = getattr(memory, group)
+        if not isinstance(repository, Repository) or group == "imports":
             continue
         for name in dir(type(repository)):
             if (

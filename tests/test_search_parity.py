@@ -237,6 +237,6 @@ def unspaced_messages() -> list[str]:
 
 def runs(text: str) -> list[str]:
     """The runs of a script written without spaces."""
-    from crowmem.lexer import _RUN
+    from crowmem.lexer import unspaced_run
 
-    return _RUN.findall(text)
+    return unspaced_run().findall(text)

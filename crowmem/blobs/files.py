@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -242,7 +241,7 @@ class FileStore:
             return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, 0o600)
 
     def _aside(self, name: str) -> Path:
-        return self.folder / f".{name}-{secrets.token_hex(8)}{_TEMPORARY}"
+        return self.folder / f".{name}-{os.urandom(8).hex()}{_TEMPORARY}"
 
     def _move_back(self, aside: Path, path: Path) -> None:
         try:

@@ -7,7 +7,6 @@ type.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import threading
 from contextlib import contextmanager
@@ -126,17 +125,23 @@ def image_key(data: bytes, mime: str | None = None) -> str:
         declared = f" (declared as {_shown(mime)})" if mime is not None else ""
         start = f"start with {data[:12].hex(' ')}" if data else "are none at all"
         raise InvalidValue(f"data{declared} is no image: its bytes {start}; expected a {SUPPORTED} file")
-    return f"{hashlib.sha256(data).hexdigest()}.{EXTENSIONS[found]}"
+    return f"{_digest(data)}.{EXTENSIONS[found]}"
 
 
 def matches(key: str, data: bytes) -> bool:
     """Whether the bytes are the ones that the key names."""
-    return hashlib.sha256(data).hexdigest() == key[:64]
+    return _digest(data) == key[:64]
 
 
 def mime_of(key: str) -> str:
     """The image type that a valid key names."""
     return TYPES[key[65:]]
+
+
+def _digest(data: bytes) -> str:
+    import hashlib  # 2 ms, which a store without images need not spend
+
+    return hashlib.sha256(data).hexdigest()
 
 
 def _shown(value: Any) -> str:

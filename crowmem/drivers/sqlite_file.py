@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import threading
 import time
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from crowmem.statement import Statement
-
-log = logging.getLogger("crowmem")
 
 STATEMENT_CACHE = 400  # room for the whole catalogue
 PROGRESS_STEPS = 20_000  # virtual machine steps between looks for Ctrl-C, some 1 ms
@@ -119,7 +116,9 @@ class SqliteFile:
             kind, fit = shares_memory(self.path)
             if not fit:
                 wanted, self.journal_reason = "delete", f"file system {kind} cannot keep a write-ahead log coherent"
-                log.warning("%s: %s; using a rollback journal", self.name, self.journal_reason)
+                import logging  # 3 ms, for what hardly ever happens
+
+                logging.getLogger("crowmem").warning("%s: %s; using a rollback journal", self.name, self.journal_reason)
         connection.pragma("journal_mode", wanted)
         connection.pragma("journal_size_limit", LOG_LIMIT_BYTES)
 

@@ -8,7 +8,6 @@ it counts. Without inotify the counter is looked at every few milliseconds, 2.7 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import sys
 import time
@@ -167,6 +166,8 @@ def _watch(*paths: str) -> int | None:
     """
     if not sys.platform.startswith("linux"):
         return None
+    import ctypes
+
     try:
         libc = ctypes.CDLL(None, use_errno=True)
         file = int(libc.inotify_init1(IN_NONBLOCK | IN_CLOEXEC))

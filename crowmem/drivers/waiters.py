@@ -7,7 +7,6 @@ once a second asks the database one question for all of them: a lost word costs 
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import select
 import threading
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from crowmem.statement import Statement
-
-log = logging.getLogger("crowmem")
 
 POLL_S = 1.0  # how often the waiters' question is asked, whether or not anything was heard
 LINGER_S = 10.0  # how long the thread stays when it has nothing to do
@@ -159,6 +156,9 @@ class Watcher:
         try:
             self.watch()
         except Exception:
+            import logging  # 3 ms, for what hardly ever happens
+
+            log = logging.getLogger("crowmem")
             log.exception("the thread that watches for changes ended; waiters look once a second from now on")
             with self.mutex:
                 self._thread = None
