@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crowmem.blobs.opening import open_images
 from crowmem.config import DURABILITIES, Config, load, resolve_url
@@ -33,8 +32,7 @@ SCHEMA_BYTES = 63  # PostgreSQL cuts longer names without a word
 DAY_S = 86_400.0
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(NamedTuple):
     """Checked arguments of one open."""
 
     target: Target

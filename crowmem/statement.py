@@ -18,10 +18,8 @@ allows it to leave parameters out; ``-- only:`` names the one dialect that has t
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from crowmem.resources import sql_root
@@ -32,8 +30,8 @@ if TYPE_CHECKING:
 DIALECTS = ("postgres", "sqlite")
 SHAPES = ("one", "many", "none")
 
-_BEGINS = "\n-- name:"
-_HEADER = re.compile(r" (?P<name>[a-z][a-z0-9_]*) :(?P<shape>one|many|none)(?: (?P<result>[A-Za-z][\w, ]*))?")
+_BEGINS = "\n-- name: "
+_HEADER = re.compile(r"(?P<name>[a-z][a-z0-9_]*) :(?:one|many|none)(?: [A-Za-z][\w, ]*)?")
 # One token a match. Only the named groups mean something; the other alternatives are skipped whole.
 _TOKEN = re.compile(
     r"""
@@ -53,7 +51,6 @@ _BODY = re.compile(r"--[^\n]*|'(?:[^']|'')*'|\bmain\.|(?<=create schema )main\b"
 _WRITES = re.compile(r"\b(?:insert|update|delete|replace)\b(?!\s*\()")
 
 
-@dataclass(frozen=True, slots=True)
 class Statement:
     """One named statement in both dialects, bound to what its rows become.
 
@@ -70,41 +67,57 @@ class Statement:
         writes: whether it changes rows.
     """
 
-    name: str
+    __slots__ = ("doc", "name", "params", "plans", "record", "result", "shape", "texts", "where", "writes")
+
     shape: str
-    record: type[Any] | None
     result: str
     doc: str
     plans: dict[str, str]
     params: tuple[str, ...]
-    texts: dict[str, str] = dataclasses.field(repr=False)
-    where: dict[str, str] = dataclasses.field(repr=False)
-    writes: bool = False
+    texts: dict[str, str]
+    where: dict[str, str]
+    writes: bool
+
+    def __init__(self, name: str, record: type[Any] | None = None, **others: Any) -> None:
+        """Make one; what is not given is worked out from the files when it is first asked for."""
+        self.name = name
+        self.record = record
+        for attribute, value in others.items():
+            setattr(self, attribute, value)
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """What `statement` left open is worked out when it is first asked for; most programs run a few of all."""
-            if name not in self.__slots__ or name == "name":
+            """Work the rest out: most programs run a few of all statements."""
+            if name not in self.__slots__:
                 raise AttributeError(name)
             for attribute, value in _worked_out(self.name, self.record).items():
-                object.__setattr__(self, attribute, value)
-            return object.__getattribute__(self, name)
+                setattr(self, attribute, value)
+            return getattr(self, name)
+
+    def __repr__(self) -> str:
+        """Its name."""
+        return f"<statement {self.name}>"
 
 
 class _Source:
-    """One statement as it stands in one file."""
+    """One statement as it stands in one file; small, since there are hundreds of which most are never used."""
 
-    __slots__ = ("_file", "_lines", "_offset", "_place", "name", "result", "shape")
+    __slots__ = ("_file", "_header", "_line", "_lines")
 
-    def __init__(self, header: re.Match[str], place: str, file: str, offset: int, lines: str) -> None:
-        self.name, self.shape, self.result = header["name"], header["shape"], header["result"] or ""
-        self._place, self._file, self._offset, self._lines = place, file, offset, lines
+    def __init__(self, file: str, line: int, header: str, lines: str) -> None:
+        self._file, self._line, self._header, self._lines = file, line, header, lines
 
     @property
     def where(self) -> str:
         """``folder/file.sql:line``."""
-        return f"{self._place}:{_line(self._file, self._offset)}"
+        return f"{self._file}:{self._line}"
+
+    @property
+    def head(self) -> tuple[str, str]:
+        """Its shape and its result."""
+        _, shape, result = f"{self._header} ".split(" ", 2)
+        return shape.removeprefix(":"), result.strip()
 
     def parts(self) -> tuple[str, str]:
         """The prose under the header, and the text."""
@@ -125,18 +138,16 @@ def statement(name: str, record: type[Any] | None = None) -> Statement:
     Raises:
         LookupError: there is no such statement, or its header names another result.
     """
-    sources = _catalogue().get(name)
-    if sources is None:
+    found = _catalogue()
+    source = found["postgres"].get(name) or found["sqlite"].get(name)
+    if source is None:
         raise LookupError(f"no statement {name!r} under sql/")
-    source = sources.get("postgres") or sources["sqlite"]
     wanted = record.__name__ if record else None
-    named = source.result if source.result[:1].isupper() else None
+    _, result = source.head
+    named = result if result[:1].isupper() else None
     if wanted != named:
         raise LookupError(f"{source.where}: {name} gives {named}, bound to {wanted}")
-    bound = object.__new__(Statement)
-    object.__setattr__(bound, "name", name)
-    object.__setattr__(bound, "record", record)
-    return bound
+    return Statement(name, record)
 
 
 def _worked_out(name: str, record: type[Any] | None) -> dict[str, Any]:
@@ -145,16 +156,18 @@ def _worked_out(name: str, record: type[Any] | None) -> dict[str, Any]:
     Raises:
         ValueError: the dialects disagree about it.
     """
-    sources = _catalogue()[name]
+    found = _catalogue()
+    sources = {dialect: found[dialect][name] for dialect in DIALECTS if name in found[dialect]}
     parts = {dialect: source.parts() for dialect, source in sources.items()}
-    _agree(sources, parts)
-    leading = "postgres" if "postgres" in sources else "sqlite"
+    _agree(name, sources, parts)
+    leading = next(iter(sources))
+    shape, result = sources[leading].head
     doc, sql = parts[leading]
-    columns = [field.name for field in dataclasses.fields(record)] if record else []
+    columns = list(record.__dataclass_fields__) if record else []
     params = _parameters(sql)  # PostgreSQL's numbers; SQLite takes what it needs by name
     return {
-        "shape": sources[leading].shape,
-        "result": sources[leading].result,
+        "shape": shape,
+        "result": result,
         "doc": doc,
         "plans": {dialect: plan for dialect, (prose, _) in parts.items() if (plan := _plan(prose))},
         "params": params,
@@ -169,7 +182,7 @@ def _worked_out(name: str, record: type[Any] | None) -> dict[str, Any]:
 
 def statement_names() -> list[str]:
     """The name of every statement under sql/, sorted."""
-    return sorted(_catalogue())
+    return sorted({name for by_name in _catalogue().values() for name in by_name})
 
 
 def in_schema(text: str, schema: str) -> str:
@@ -209,16 +222,15 @@ def _named(literal: str, quoted: str) -> str:
 
 @functools.cache
 def _catalogue() -> dict[str, dict[str, _Source]]:
-    """Every statement by name and dialect; only the headers are read."""
-    found: dict[str, dict[str, _Source]] = {}
+    """Every statement by dialect and name; only the headers are read."""
+    found: dict[str, dict[str, _Source]] = {dialect: {} for dialect in DIALECTS}
     for folder in ("common", *DIALECTS):
         for file in _files(sql_root() / folder):
-            for source in _read(file.read_text(encoding="utf-8"), f"{folder}/{file.name}"):
-                by_dialect = found.setdefault(source.name, {})
+            for name, source in _read(file.read_text(encoding="utf-8"), f"{folder}/{file.name}"):
                 for dialect in DIALECTS if folder == "common" else (folder,):
-                    if dialect in by_dialect:
-                        raise ValueError(f"{source.where}: {source.name} stands at {by_dialect[dialect].where} already")
-                    by_dialect[dialect] = source
+                    other = found[dialect].setdefault(name, source)
+                    if other is not source:
+                        raise ValueError(f"{source.where}: {name} stands at {other.where} already")
     return found
 
 
@@ -229,23 +241,19 @@ def _files(folder: Traversable) -> list[Traversable]:
     return sorted(files, key=lambda entry: entry.name)
 
 
-def _read(text: str, place: str) -> list[_Source]:
+def _read(text: str, file: str) -> list[tuple[str, _Source]]:
     before, *pieces = f"\n{text}".split(_BEGINS)
-    offset = len(before)
-    sources: list[_Source] = []
+    number = before.count("\n") + 1
+    found: list[tuple[str, _Source]] = []
     for piece in pieces:
-        line, _, lines = piece.partition("\n")
-        header = _HEADER.fullmatch(line.rstrip())
-        if header is None:
-            raise ValueError(f"{place}:{_line(text, offset)}: bad header: {_BEGINS[1:]}{line}")
-        sources.append(_Source(header, place, text, offset, lines))
-        offset += len(_BEGINS) + len(piece)
-    return sources
-
-
-def _line(text: str, offset: int) -> int:
-    """The number of the line that begins at an offset."""
-    return text.count("\n", 0, offset) + 1
+        header, _, lines = piece.partition("\n")
+        header = header.rstrip()
+        match = _HEADER.fullmatch(header)
+        if match is None:
+            raise ValueError(f"{file}:{number}: bad header: {_BEGINS[1:]}{header}")
+        found.append((match["name"], _Source(file, number, header, lines)))
+        number += piece.count("\n") + 1
+    return found
 
 
 def _plan(prose: str) -> str | None:
@@ -253,20 +261,17 @@ def _plan(prose: str) -> str | None:
     return next(lines, None)
 
 
-def _agree(sources: dict[str, _Source], parts: dict[str, tuple[str, str]]) -> None:
-    some = next(iter(sources.values()))
-    name, prose = some.name, [doc for doc, _ in parts.values()]
+def _agree(name: str, sources: dict[str, _Source], parts: dict[str, tuple[str, str]]) -> None:
+    where, prose = next(iter(sources.values())).where, [doc for doc, _ in parts.values()]
     if len(sources) == 1:
         if f"only: {next(iter(sources))}" not in prose[0]:
-            raise ValueError(f"{some.where}: {name} has no text for the other dialect, and no line `-- only:` says why")
+            raise ValueError(f"{where}: {name} has no text for the other dialect, and no line `-- only:` says why")
         return
-    if len({(one.shape, one.result) for one in sources.values()}) > 1:
-        raise ValueError(f"{some.where}: the dialects disagree in the shape or result of {name}")
+    if len({source.head for source in sources.values()}) > 1:
+        raise ValueError(f"{where}: the dialects disagree in the shape or result of {name}")
     parameters = {frozenset(_parameters(sql)) for _, sql in parts.values()}
     if len(parameters) > 1 and not any("differs:" in one for one in prose):
-        raise ValueError(
-            f"{some.where}: the dialects disagree in the parameters of {name}, and no `-- differs:` says why"
-        )
+        raise ValueError(f"{where}: the dialects disagree in the parameters of {name}, and no `-- differs:` says why")
 
 
 def _parameters(sql: str) -> tuple[str, ...]:

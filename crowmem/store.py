@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from crowmem.marks import Marks
@@ -11,7 +10,6 @@ if TYPE_CHECKING:
     from crowmem.blobs import Store as Blobs
 
 
-@dataclass(slots=True)
 class Store:
     """Settings of one open store.
 
@@ -25,10 +23,11 @@ class Store:
         images_joined: whether the image store knows that this store uses it.
     """
 
-    where: str
-    stem: bool = False
-    max_attempts: int = 5
-    marks: Marks = field(default_factory=Marks, repr=False)
-    images: Blobs | None = None
-    images_joined: bool = False
-    now_us: int | None = None
+    def __init__(self, where: str, *, stem: bool = False, max_attempts: int = 5, images: Blobs | None = None) -> None:
+        self.where = where
+        self.stem = stem
+        self.max_attempts = max_attempts
+        self.now_us: int | None = None
+        self.marks = Marks()
+        self.images = images
+        self.images_joined = False

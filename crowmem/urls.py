@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, unquote
 
 from crowmem.errors import ConfigError
@@ -18,8 +18,7 @@ _SECRET_QUERY = re.compile(r"([?&][^=&]*(?:pass|secret|token|key)[^=&]*=)[^&]*",
 _SECRET_WORD = re.compile(r"(\b\w*(?:pass|secret|token|key)\w*\s*=\s*)('(?:[^'\\]|\\.)*'|\S+)", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """Where a store is.
 
     Attributes:
@@ -31,10 +30,14 @@ class Target:
     """
 
     dialect: str
-    uri: str = field(repr=False)
+    uri: str
     name: str
     path: Path | None = None
     read_only: bool = False
+
+    def __repr__(self) -> str:
+        """What is no secret."""
+        return f"Target({self.dialect!r}, name={self.name!r}, path={self.path!r}, read_only={self.read_only})"
 
 
 def normalize(url: str | os.PathLike[str]) -> Target:

@@ -6,12 +6,17 @@ import asyncio
 import signal
 import subprocess
 import sys
+import threading
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
-from crowmem import AsyncMemory
+from crowmem import AsyncMemory, Memory
+from crowmem.errors import Closed, InvalidValue, Unavailable
+from crowmem.operation import drive
 from crowmem.statement import Statement
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -24,7 +29,20 @@ ENDLESS = {
 def endless(*, writes: bool) -> Statement:
     """A statement that never ends by itself."""
     where = dict.fromkeys(ENDLESS, "test:1")
-    return Statement("endless", "one", None, "int", "", {}, (), ENDLESS, where, writes=writes)
+    return Statement("endless", shape="one", result="int", params=(), texts=ENDLESS, where=where, writes=writes)
+
+
+def endless_write(began: threading.Event, driver: Any) -> Statement:
+    """One that SQLite cannot stop without ending its transaction; it says when it has begun."""
+    if driver.dialect == "sqlite":
+        driver.connection.create_scalar_function("began", lambda: began.set() or 1)
+    lite = (
+        "with recursive n (i) as (select 1 union all select i + 1 from n) "
+        "insert into crowmem_settings (name, value) select 'x', 'y' from n where began() and i < 0"
+    )
+    stopped = endless(writes=True)
+    stopped.texts = {**ENDLESS, "sqlite": lite}
+    return stopped
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -86,6 +104,66 @@ def test_a_task_cancelled_inside_a_transaction_rolls_back(url: str) -> None:
                 await task
             await memory.messages.add("s-1-1", {"n": 2})
             assert await memory.messages.load("s-1-1") == [{"n": 2}]
+
+    asyncio.run(main())
+
+
+def test_a_transaction_whose_statement_was_stopped_keeps_nothing(url: str) -> None:
+    async def main() -> None:
+        async with AsyncMemory.open(url) as memory:
+            await memory.messages.add("s-1-1", {"n": 0})
+            with pytest.raises(Unavailable):
+                async with memory.transaction() as tx:
+                    await tx.messages.add("s-1-1", {"n": 1})
+                    began = threading.Event()
+                    task = asyncio.create_task(tx._driver.run(endless_write(began, tx._driver), {}))
+                    await asyncio.to_thread(
+                        began.wait if tx._driver.dialect == "sqlite" else partial(wait_until_it_runs, url)
+                    )
+                    task.cancel()
+                    with pytest.raises(asyncio.CancelledError):
+                        await task
+                    with pytest.raises(Unavailable):
+                        await tx.messages.add("s-1-1", {"n": 2})
+                    with pytest.raises(Unavailable):
+                        async with tx.transaction() as inner:
+                            await inner.messages.add("s-1-1", {"n": 3})
+            await memory.messages.add("s-1-1", {"n": 4})
+            assert await memory.messages.load("s-1-1") == [{"n": 0}, {"n": 4}]
+
+    asyncio.run(main())
+
+
+def test_a_transaction_that_goes_on_after_a_failure_of_the_server_is_no_commit(pg_clean: str) -> None:
+    fails = Statement(
+        "fails",
+        shape="one",
+        result="int",
+        params=(),
+        texts={"postgres": "select 1 / 0"},
+        where={"postgres": "test:1"},
+        writes=False,
+    )
+    with Memory.open(pg_clean) as memory:
+        with pytest.raises(Unavailable, match="begin it again"), memory.transaction() as tx:
+            tx.messages.add("s-1-1", {"n": 1})
+            with pytest.raises(InvalidValue):
+                drive(tx._driver.run(fails, {}))
+        with memory.transaction() as tx:
+            tx.messages.add("s-1-1", {"n": 2})
+            with pytest.raises(InvalidValue), tx.transaction() as inner:
+                drive(inner._driver.run(fails, {}))
+        assert memory.messages.load("s-1-1") == [{"n": 2}]
+
+
+def test_writers_that_wait_while_the_store_is_closed_are_told_so(tmp_path: Path) -> None:
+    async def main() -> None:
+        memory = await AsyncMemory.open(tmp_path / "x.db")
+        adding = [asyncio.create_task(memory.messages.add("s-1-1", {"n": number})) for number in range(20)]
+        await asyncio.sleep(0)
+        await asyncio.gather(memory.close(), memory.close())
+        for outcome in await asyncio.gather(*adding, return_exceptions=True):
+            assert isinstance(outcome, (int, Closed))
 
     asyncio.run(main())
 

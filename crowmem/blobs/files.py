@@ -11,8 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from crowmem.blobs.faults import file_errors
 from crowmem.blobs.folders import flush_folder, folder_path, make_folder, names_in
@@ -30,8 +29,7 @@ _TEMPORARY = ".tmp"
 _FLAGS = os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """One blob of a survey; ``written_at`` is the store's clock in seconds since 1970, moved on by every put."""
 
     key: str

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import typing
-from dataclasses import fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +28,8 @@ _makers: dict[type[Any], Callable[[Sequence[Any]], Any]] = {}
 
 
 def _maker(record: type[Any]) -> Callable[[Sequence[Any]], Any]:
+    from dataclasses import fields  # here, as a store opens without it
+
     hints = typing.get_type_hints(record)
     converters = [
         (index, found) for index, field in enumerate(fields(record)) if (found := _converter(hints[field.name]))

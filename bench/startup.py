@@ -1,0 +1,83 @@
+"""What a program pays before its first statement: opening a SQLite store, beside the bare interpreter.
+
+Each line starts new interpreters in turns, compiled files warm, and takes what the process used in the end: processor
+time and the peak of resident memory. The bar is for opening an existing store: 30 ms and 8 MB over the interpreter.
+
+Run: python bench/startup.py
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from harness import FLOOR, OURS, ROOT, Report, arguments, folder_on_disk
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MOST_MS, MOST_MB = 30.0, 8.0
+PROBE = """
+import resource
+used = resource.getrusage(resource.RUSAGE_SELF)
+for line in open("/proc/self/status"):
+    if line.startswith("VmHWM"):  # ru_maxrss would count what the parent had before the program began
+        print((used.ru_utime + used.ru_stime) * 1000, int(line.split()[1]) / 1024)
+"""
+OPEN = "from crowmem import Memory\nwith Memory.open({path!r}) as memory:\n    "
+PROGRAMS = {
+    FLOOR: "pass",
+    "import crowmem": "import crowmem",
+    "import apsw": "import apsw",
+    OURS: OPEN + "pass",
+    "first add and load": OPEN
+    + "memory.messages.add('s-1-1', {{'role': 'user', 'content': 'caw'}}); memory.messages.load('s-1-1')",
+    "first search": OPEN + "memory.search.messages('caw')",
+}
+
+
+def start(program: str, folder: Path) -> tuple[float, float]:
+    """Run a program; its processor time in ms and its memory in MB."""
+    text = program.format(path=str(folder / "crow.db")) + PROBE
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    done = subprocess.run([sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=True)
+    cpu_ms, memory_mb = map(float, done.stdout.split())
+    return cpu_ms, memory_mb
+
+
+def main() -> None:
+    """Start each program in turns."""
+    options = arguments(__doc__ or "", rounds=20).parse_args()
+    report = Report("startup", options)
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in PROGRAMS}
+    with folder_on_disk() as folder:
+        for turn in range(options.rounds + 1):
+            for name, program in PROGRAMS.items():
+                figures = start(program, folder)
+                if turn:  # the first makes the store and compiles
+                    found[name].append(figures)
+    bare_ms = statistics.median(cpu_ms for cpu_ms, _ in found[FLOOR])
+    bare_mb = statistics.median(memory_mb for _, memory_mb in found[FLOOR])
+    for name, figures in found.items():
+        over_ms = statistics.median(cpu_ms for cpu_ms, _ in figures) - bare_ms
+        least_ms = min(cpu_ms for cpu_ms, _ in figures) - min(cpu_ms for cpu_ms, _ in found[FLOOR])
+        over_mb = statistics.median(memory_mb for _, memory_mb in figures) - bare_mb
+        held = {"holds": over_ms <= MOST_MS and over_mb <= MOST_MB} if name == OURS else {}
+        report.row(
+            "sqlite",
+            name,
+            cpu_ms_over=round(over_ms, 1),
+            least_ms_over=round(least_ms, 1),
+            memory_mb_over=round(over_mb, 1),
+            bare_ms=round(bare_ms, 1),
+            **held,
+        )
+    report.table()
+
+
+if __name__ == "__main__":
+    main()
