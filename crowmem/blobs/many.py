@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from crowmem.blobs.files import FileStore
@@ -45,5 +44,7 @@ def _each(store: Store, call: Any, arguments: Iterable[tuple[Any, ...]]) -> list
     calls = list(arguments)
     if len(calls) < 2 or isinstance(store, FileStore):
         return [call(*one) for one in calls]
+    from concurrent.futures import ThreadPoolExecutor  # brings logging along, which a folder does without
+
     with ThreadPoolExecutor(min(AT_ONCE, len(calls))) as pool:
         return list(pool.map(lambda one: call(*one), calls))
