@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 HOLD_ALL = statement("image_hold_all")
 CONDEMN = statement("image_condemn")
 GONE = statement("image_gone")
-SPARE = statement("image_spare")
 DROP = statement("image_condemned_drop")
 
 BATCH = 100  # images condemned at once
@@ -62,15 +61,18 @@ async def _collectable(driver: Driver, store: Store) -> Collectable:
 
 
 async def _remove(driver: Driver, images: Collectable, keys: list[str], before: float) -> int:
-    """Condemn some images and remove them, as far as the time goes; the others are spared."""
+    """Condemn some images and remove them, as far as the time goes.
+
+    All of them are then done with, also those that stayed: one that was missing has been removed by another collector,
+    and a writer who put it before that must still be told.
+    """
     condemned = await _condemn(driver, keys)
     gone: list[str] = []
     if condemned:
         try:
             await driver.offload(_discard, images, condemned, before, gone)
         finally:
-            await driver.run(GONE, {"keys": gone})
-            await driver.run(SPARE, {"keys": [key for key in condemned if key not in gone]})
+            await driver.run(GONE, {"keys": condemned})
             await driver.announce(TOPIC)
     return len(gone)
 

@@ -133,12 +133,12 @@ def _is_settled(store: Store, condemned: set[Any], seen: set[Any]) -> bool:
     """Whether the blobs are there: none is condemned, or those that are were before they were put again."""
     if condemned != seen:
         return not condemned
-    return _is_exact(store.images) or not any(going_on for _key, _until, going_on in condemned)
+    return _is_exact(store.images) or not any(going_on for _key, _times, going_on in condemned)
 
 
 async def _pause(driver: Driver, store: Store, condemned: set[Any]) -> None:
     """Wait for a collector that is removing; one that died has a minute."""
-    if _is_exact(store.images) or not any(going_on for _key, _until, going_on in condemned):
+    if _is_exact(store.images) or not any(going_on for _key, _times, going_on in condemned):
         return
     if driver.in_transaction:
         raise Busy(f"{store.where}: an image of this message is being removed just now; try the transaction again")

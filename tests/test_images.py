@@ -657,6 +657,27 @@ def test_a_collector_that_died_is_no_hindrance(backend, memory, folder):
     assert memory.messages.load("s-1-1", hydrate=True) == [picture(DATA)]
 
 
+def test_a_second_collector_that_comes_too_late_does_not_cover_up_for_the_first(backend, folder, monkeypatch):
+    """It has listed the image, finds it gone, and must not let the writer think that nothing happened."""
+    from crowmem import collecting, image_keeping
+    from crowmem.operation import drive
+
+    memory = backend.open(images=folder)
+    collector = backend.blocking(images=folder)
+    put_all, runs = image_keeping.put_all, []
+
+    def put_then_collect_twice(images, blobs):
+        put_all(images, blobs)
+        if not runs:
+            runs.append(collector.images.collect(grace_s=0))
+            runs.append(drive(collecting._remove(collector._driver, FileStore(folder), [KEY], time.time())))
+
+    monkeypatch.setattr(image_keeping, "put_all", put_then_collect_twice)
+    memory.messages.add("s-1-1", picture(DATA))
+    assert runs == [1, 0]
+    assert memory.messages.load("s-1-1", hydrate=True) == [picture(DATA)]
+
+
 def test_a_writer_waits_for_a_collector_of_a_bucket(backend, memory, folder, monkeypatch):
     """A bucket cannot tell a late removal from an early one: while one may be under way, nothing is written."""
     monkeypatch.setattr(FileStore, "exact", False)

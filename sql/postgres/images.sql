@@ -18,27 +18,21 @@ insert into main.images_condemned as c (key, until)
 select k.key, clock_timestamp() + cast(:hold_us as bigint) * interval '1 microsecond'
 from unnest(cast(:keys as text[])) as k (key)
 where not exists (select from main.image_refs r where r.key = k.key collate "C")
-on conflict (key) do update set until = excluded.until, gone_at = null
+on conflict (key) do update set until = excluded.until, gone_at = null, times = c.times + 1
 where c.gone_at is not null or c.until < clock_timestamp()
 returning key;
 
 -- name: image_condemned :many text, int, int
--- Those of some images that are condemned or were removed of late: until when, and whether their removal may go on (1).
+-- Those of some images that are condemned or were of late: how often, and whether their removal may go on (1).
 -- differs: the clock; lists come as arrays.
-select key, cast(extract(epoch from coalesce(gone_at, until)) * 1000000 as bigint),
-    cast(gone_at is null and until >= clock_timestamp() as integer)
+select key, times, cast(gone_at is null and until >= clock_timestamp() as integer)
 from main.images_condemned
 where key = any(cast(:keys as text[]));
 
 -- name: image_gone :none
--- Some condemned images are removed.
+-- A collector is done with some condemned images: they are removed, or stay.
 -- differs: the clock; lists come as arrays.
 update main.images_condemned set gone_at = clock_timestamp() where key = any(cast(:keys as text[]));
-
--- name: image_spare :none
--- Some condemned images were not removed.
--- differs: lists come as arrays.
-delete from main.images_condemned where key = any(cast(:keys as text[]));
 
 -- name: image_condemned_drop :none
 -- Forget what was removed more than :age_us microseconds ago: no write takes that long.

@@ -317,7 +317,8 @@ CREATE TABLE public.image_refs (
 CREATE TABLE public.images_condemned (
     key text NOT NULL COLLATE pg_catalog."C",
     until timestamp with time zone NOT NULL,
-    gone_at timestamp with time zone
+    gone_at timestamp with time zone,
+    times bigint DEFAULT 1 NOT NULL
 );
 
 CREATE TABLE public.import_agents (

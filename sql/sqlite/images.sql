@@ -17,27 +17,22 @@ select 1;
 insert into images_condemned (key, until)
 select value, cast(unixepoch('subsec') * 1000000 as integer) + :hold_us from json_each(:keys)
 where not exists (select 1 from image_refs where key = value)
-on conflict (key) do update set until = excluded.until, gone_at = null
+on conflict (key) do update set until = excluded.until, gone_at = null, times = times + 1
 where gone_at is not null or until < cast(unixepoch('subsec') * 1000000 as integer)
 returning key;
 
 -- name: image_condemned :many text, int, int
--- Those of some images that are condemned or were removed of late: until when, and whether their removal may go on (1).
+-- Those of some images that are condemned or were of late: how often, and whether their removal may go on (1).
 -- differs: the clock; lists come as JSON arrays.
-select key, coalesce(gone_at, until), gone_at is null and until >= cast(unixepoch('subsec') * 1000000 as integer)
+select key, times, gone_at is null and until >= cast(unixepoch('subsec') * 1000000 as integer)
 from images_condemned
 where key in (select value from json_each(:keys));
 
 -- name: image_gone :none
--- Some condemned images are removed.
+-- A collector is done with some condemned images: they are removed, or stay.
 -- differs: the clock; lists come as JSON arrays.
 update images_condemned set gone_at = cast(unixepoch('subsec') * 1000000 as integer)
 where key in (select value from json_each(:keys));
-
--- name: image_spare :none
--- Some condemned images were not removed.
--- differs: lists come as JSON arrays.
-delete from images_condemned where key in (select value from json_each(:keys));
 
 -- name: image_condemned_drop :none
 -- Forget what was removed more than :age_us microseconds ago: no write takes that long.

@@ -191,7 +191,8 @@ CREATE INDEX image_refs_message on image_refs (message_id, key);
 CREATE TABLE images_condemned (
     key text not null primary key,
     until integer not null,
-    gone_at integer
+    gone_at integer,
+    times integer not null default 1
 ) without rowid;
 
 CREATE TRIGGER image_refs_insert after insert on messages when new.data glob '*"image_ref"*' begin

@@ -9,12 +9,13 @@ create table main.image_refs (
 );
 create index image_refs_message on main.image_refs (message_id, key);
 
--- Images that nothing named when a collector looked. Until then it may remove them; gone_at says that it is done. A writer
--- that put such an image meanwhile puts it again.
+-- Images that nothing named when a collector looked. Until then it may remove them; gone_at says that it is done; times, how
+-- often that was so. A writer that put such an image meanwhile puts it again.
 create table main.images_condemned (
     key text collate "C" not null,
     until timestamptz not null,
     gone_at timestamptz,
+    times bigint not null default 1,
     constraint images_condemned_pkey primary key (key)
 );
 

@@ -9,12 +9,13 @@ create table image_refs (
 ) without rowid;
 create index image_refs_message on image_refs (message_id, key);
 
--- Images that nothing named when a collector looked. Until :until (microseconds since 1970) it may remove them; gone_at says
--- that it is done. A writer that put such an image meanwhile puts it again.
+-- Images that nothing named when a collector looked. Until then (microseconds since 1970) it may remove them; gone_at says
+-- that it is done; times, how often that was so. A writer that put such an image meanwhile puts it again.
 create table images_condemned (
     key text not null primary key,
     until integer not null,
-    gone_at integer
+    gone_at integer,
+    times integer not null default 1
 ) without rowid;
 
 -- glob finds the word 50 to 90 times faster than instr does. json_valid: another program may write what is no JSON, and its
