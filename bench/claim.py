@@ -39,7 +39,8 @@ PRIVATE_BAR = 2.4
 PG_PEERS = ("procrastinate", "pgqueuer")
 LITE_PEERS = ("huey", "litequeue")
 HISTORY = 200_000
-EMPTY_BAR, BUFFERS_BAR, SNAPSHOT_BAR, WORST_BAR_S = 2.0, 40, 0.8, 0.2
+EMPTY_BAR, SNAPSHOT_BAR, WORST_BAR_S = 2.0, 0.8, 0.2
+WAKE_BAR_MS, WAKE_PROCESS_BAR_MS = 20.0, 30.0
 
 
 class Claims:
@@ -189,6 +190,7 @@ class Claims:
         self.sending(place)
         self.decay(place)
         self.snapshot(place)
+        self.waking(place)
         self.races(place)
 
     def sqlite(self, fresh: Any) -> None:
@@ -208,6 +210,7 @@ class Claims:
         self.worst(fresh)
         self.sending(Place(fresh(), "normal"))
         self.decay(Place(fresh(), "normal"))
+        self.waking(Place(fresh(), "full"))
         self.races(Place(fresh(), "normal"))
 
     def worst(self, fresh: Any) -> None:
@@ -335,6 +338,24 @@ class Claims:
             ratios.append(after.rate / before.rate if before else 0.0)
         ratio = statistics.median(ratios)
         self.report.row(case, "crowmem", of_fresh=round(ratio, 2), bar=SNAPSHOT_BAR, holds=ratio >= SNAPSHOT_BAR)
+
+    def waking(self, place: Place) -> None:
+        """Delays of wake-ups, and what a thousand idle waiters cost."""
+        import wakes
+
+        dialect = "sqlite" if place.is_sqlite else "postgres"
+        case = f"{dialect} wake-up"
+        if not self.report.wants(case):
+            return
+        for processes in (False, True):
+            count = 500 if self.report.options.full else 100
+            delays = wakes.delays_ms(place, count, processes=processes)
+            p99 = delays[min(count - 1, count * 99 // 100)]
+            bar = WAKE_PROCESS_BAR_MS if processes and place.is_sqlite else WAKE_BAR_MS
+            about = {"p50_ms": round(delays[count // 2], 2), "p99_ms": round(p99, 2), "bar_ms": bar, "holds": p99 < bar}
+            self.report.row(case, "processes" if processes else "threads", **about)
+        part = wakes.idle_cpu(place, 3 * self.seconds)
+        self.report.row(case, "1,000 idle", cores=round(part, 4))
 
     def races(self, place: Place) -> None:
         """Pairs of calls of which exactly one may win."""

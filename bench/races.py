@@ -30,7 +30,7 @@ def run(place: Place, count: int) -> dict[str, int]:
             wrong["finish/cancel"] += sum(won) != 1 or mail != 1 + won[0]
             won = _race(lambda t=first: one.tasks.reopen(t), lambda t=first: two.tasks.reopen(t))
             wrong["reopen/reopen"] += sum(won) != 1
-            wrong["lease/expiry/ack"] += not _lease_race(one, two, f"box{number}")
+            wrong["lease/expiry/ack"] += not _lease_race(one, two, f"race-{number}")
     return wrong
 
 

@@ -63,7 +63,7 @@ class PostgresWatcher(Watcher):
         with self.mutex:
             if len(self._told) >= TOLD:
                 self._told.clear()
-            self._untold[topic] = self._told.get(topic, 0.0)
+            self._untold[topic] = max(time.monotonic(), self._told.get(topic, 0.0))
             self.start()
         self.ring()
 
@@ -125,8 +125,7 @@ class PostgresWatcher(Watcher):
         with self.mutex:
             topics = [topic for topic, when in self._untold.items() if when <= now or self.closing]
             for topic in topics:
-                del self._untold[topic]
-                self._told[topic] = now + SPACING_S
+                self._told[topic] = self._untold.pop(topic) + SPACING_S
         if topics:
             line.ask(NOTIFY, topics)
 
