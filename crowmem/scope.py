@@ -128,6 +128,8 @@ def weeks(after: datetime | None, before: datetime | None) -> tuple[list[str] | 
 
     A range of more than `MOST_WEEKS` is not narrowed: it is a large part of any store.
     """
+    if after is None and before is None:
+        return None, []
     now = _week(_latest())
     first = 1 if after is None else max(1, _week(after))
     last = now if before is None else min(now, _week(before))

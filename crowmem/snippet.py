@@ -19,50 +19,62 @@ OPEN, CLOSE, MORE = "«", "»", "…"
 
 _MATCHES = 40  # of one word; the best place among these is shown
 _PIECE, _READ = 1 << 12, 1 << 18  # characters read at once, and at most, of text that is not ASCII or has stems
-_BLANK = re.compile(r"\s+")
 _HALF = re.compile("[\0\ud800-\udfff]")
 
 Span = tuple[int, int, int]  # first and past the last character, and which term
 
 
-def snippet(text: str, terms: Iterable[Phrase], *, stem: bool = False) -> str:
-    """The part of a text with the most different terms in it, each match between « and ».
+class Snippets:
+    """Makes the snippets of one search.
 
     Args:
-        text: the message's search text.
         terms: single tokens, prefixes among them.
         stem: whether the tokens are stems.
-
-    Returns:
-        At most 200 characters of the text on one line, with marks, and ellipses where it goes on. NUL and half
-        characters become U+FFFD.
     """
-    wanted = {term.tokens[0]: term.prefix or len(term.tokens[0].encode()) > TOKEN_BYTES - 4 for term in terms}
-    spans = sorted(_plain(text, wanted) if text.isascii() and not stem else _read(text, wanted, stem))
-    start = _start(text, spans)
-    end = min(len(text), start + LENGTH)
-    if end < len(text):
-        end = _border(text, end, -1, start)
-    shown = "".join(_marked(text, start, end, spans))
-    shown = _BLANK.sub(" ", _HALF.sub("\ufffd", shown)).strip()
-    return (MORE if start else "") + shown + (MORE if end < len(text) else "")
+
+    def __init__(self, terms: Iterable[Phrase], *, stem: bool = False) -> None:
+        self._stem = stem
+        # a token of nearly 128 bytes may be the beginning of a longer word
+        self._wanted = {term.tokens[0]: term.prefix or len(term.tokens[0].encode()) > TOKEN_BYTES - 4 for term in terms}
+
+    def of(self, text: str) -> str:
+        """The part of a text with the most different terms in it, each match between « and ».
+
+        Returns:
+            At most 200 characters of the text on one line, with marks, and ellipses where it goes on. NUL and half
+            characters become U+FFFD.
+        """
+        plain = text.isascii()
+        spans = _plain(text, self._wanted) if plain and not self._stem else list(_read(text, self._wanted, self._stem))
+        spans.sort()
+        start = _start(text, spans)
+        end = min(len(text), start + LENGTH)
+        if end < len(text):
+            end = _border(text, end, -1, start)
+        shown = _marked(text, start, end, spans)
+        if not plain or "\0" in shown:
+            shown = _HALF.sub("\ufffd", shown)
+        shown = " ".join(shown.split())
+        return f"{MORE if start else ''}{shown}{MORE if end < len(text) else ''}"
 
 
-def _plain(text: str, wanted: dict[str, bool]) -> Iterator[Span]:
+def _plain(text: str, wanted: dict[str, bool]) -> list[Span]:
     """Matches in ASCII text, whose tokens are its runs of letters and digits."""
+    found: list[Span] = []
     lower = text.lower()
     for number, (token, prefix) in enumerate(wanted.items()):
-        place = lower.find(token) if token.isascii() else -1
+        place = lower.find(token)
         left = _MATCHES
         while place >= 0 and left:
             end = place + len(token)
             if not (place and lower[place - 1].isalnum()):
-                while prefix and end < len(lower) and lower[end].isalnum():
+                while prefix and lower[end : end + 1].isalnum():
                     end += 1
-                if not (end < len(lower) and lower[end].isalnum()):
-                    yield place, end, number
+                if not lower[end : end + 1].isalnum():
+                    found.append((place, end, number))
                     left -= 1
             place = lower.find(token, end)
+    return found
 
 
 def _read(text: str, wanted: dict[str, bool], stem: bool) -> Iterator[Span]:
@@ -88,16 +100,19 @@ def _read(text: str, wanted: dict[str, bool], stem: bool) -> Iterator[Span]:
 
 def _start(text: str, spans: list[Span]) -> int:
     """Where to begin so that the most different terms are shown, the earliest such place."""
-    best, most = 0, 0
-    starts = [span[0] for span in spans]
-    for place, (start, _, _) in enumerate(spans):
-        until = bisect_right(starts, start + LENGTH - BEFORE)
-        found = len({number for _, _, number in spans[place:until]})
-        if found > most:
-            best, most = start, found
-    if best <= BEFORE:
+    if not spans:
         return 0
-    return _border(text, best - BEFORE, 1, best)
+    best, most, all_terms = spans[0][0], 1, len({number for _, _, number in spans})
+    if all_terms > 1:
+        starts = [span[0] for span in spans]
+        for place, start in enumerate(starts):
+            until = bisect_right(starts, start + LENGTH - BEFORE)
+            found = len({number for _, _, number in spans[place:until]})
+            if found > most:
+                best, most = start, found
+                if most == all_terms:
+                    break
+    return 0 if best <= BEFORE else _border(text, best - BEFORE, 1, best)
 
 
 def _border(text: str, place: int, step: int, limit: int) -> int:
@@ -110,22 +125,25 @@ def _border(text: str, place: int, step: int, limit: int) -> int:
     return place
 
 
-def _marked(text: str, start: int, end: int, spans: list[Span]) -> Iterator[str]:
+def _marked(text: str, start: int, end: int, spans: list[Span]) -> str:
     """The text with marks; matches that touch share theirs."""
-    place = start
-    opened = False
+    parts: list[str] = []
+    place, opened = start, False
     for first, past, _ in spans:
-        if first < place or first >= end:
+        if first < place:
             continue
+        if first >= end:
+            break
         if opened and first > place:
-            yield CLOSE
+            parts.append(CLOSE)
             opened = False
-        yield text[place:first]
+        parts.append(text[place:first])
         if not opened:
-            yield OPEN
+            parts.append(OPEN)
             opened = True
         place = min(past, end)
-        yield text[first:place]
+        parts.append(text[first:place])
     if opened:
-        yield CLOSE
-    yield text[place:end]
+        parts.append(CLOSE)
+    parts.append(text[place:end])
+    return "".join(parts)

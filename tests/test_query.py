@@ -6,11 +6,15 @@ import hostile
 import pytest
 
 from crowmem.query import QUERY_TOKENS, STOP_WORDS, Fts5, Phrase, Tsquery, parse
-from crowmem.snippet import LENGTH, snippet
+from crowmem.snippet import LENGTH, Snippets
 
 
 def words(query):
     return [" ".join(term.tokens) + "*" * term.prefix for term in query.terms]
+
+
+def snippet(text, terms, *, stem=False):
+    return Snippets(terms, stem=stem).of(text)
 
 
 def phrases(query):

@@ -12,7 +12,7 @@ from crowmem.query import parse
 from crowmem.ranking import Search as Ranking
 from crowmem.records import Hit, Message
 from crowmem.scope import agent_parts
-from crowmem.snippet import snippet
+from crowmem.snippet import Snippets
 from crowmem.statement import statement
 from crowmem.upkeep import optimize, reindex
 from crowmem.values import check_choice, check_range
@@ -180,6 +180,7 @@ class Search(Repository[M]):
         """The messages found, in order. One that was deleted in this very moment is left out."""
         if not ranked:
             return []
+        snippets = Snippets(query.terms, stem=self._store.stem)
         messages = {message.id: message for message in await self._many(HITS, ids=[found for found, _ in ranked])}
         hits = []
         for message_id, score in ranked:
@@ -196,7 +197,7 @@ class Search(Repository[M]):
                         created_at=message.created_at,
                         data=message.data,
                         score=score,
-                        snippet=snippet(search_text(message.data), query.terms, stem=self._store.stem),
+                        snippet=snippets.of(search_text(message.data)),
                     )
                 )
         return hits
