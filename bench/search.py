@@ -20,6 +20,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from corpus import corpus
+from floors import PostgresFloor
 from harness import OURS, Report, arguments, folder_on_disk, loopback, postgres
 
 from crowmem import Memory
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    import pg_server
     from corpus import Corpus, Line
 
     from crowmem.statement import Statement
@@ -41,6 +43,7 @@ SHAPES = ("r", "m", "c", "rm", "rc", "mc", "cc", "mmmm", "cccc")
 EACH = 6  # queries of a shape
 LIMIT = 10
 BATCH = 100
+ONE_BY_ONE = 4000
 P95_MS = {  # bars: the 95th of a hundred searches
     ("sqlite", 1_000_000): {"any": 100, "all": 90, "session": 90},
     ("postgres", 1_000_000): {"any": 250, "all": 60, "session": 10},
@@ -289,10 +292,11 @@ def sqlite_place(report: Report, texts: Corpus, folder: Path) -> Iterator[Place]
 
 
 @contextlib.contextmanager
-def postgres_place(report: Report, texts: Corpus, url: str, sampled: Answers) -> Iterator[Place]:
+def postgres_place(report: Report, texts: Corpus, server: pg_server.Server, sampled: Answers) -> Iterator[Place]:
     """A PostgreSQL store with the corpus; its answers before its words are counted go into ``sampled``."""
     import psycopg
 
+    url = loopback(server, "search")
     with Memory.open(url) as memory, psycopg.connect(url, autocommit=True) as connection:
         fill(report, texts, "postgres", memory)
         connection.execute("reindex index message_index_words")
@@ -317,40 +321,36 @@ def postgres_place(report: Report, texts: Corpus, url: str, sampled: Answers) ->
             ).fetchall()
 
         yield Place("postgres", memory, execute, {"ts_rank": rank})
+        one_by_one(report, texts, memory, loopback(server, "floor"))
 
 
-def stalls(report: Report, texts: Corpus, memory: Memory, connection: Any) -> None:
-    """Messages one by one, beside what others write: to_tsvector into a table with a plain GIN index."""
-    connection.execute(
-        "create table plain (id bigserial primary key, data json not null, tsv tsvector not null);"
-        " create index plain_words on plain using gin (tsv)"
-    )
-    lines = list(itertools.islice(texts.lines(), 4000))
-
-    def ours(line: Line) -> None:
-        memory.messages.add(f"{line.session}-1-1", {"role": line.role, "content": line.text})
-
-    def theirs(line: Line) -> None:
-        message = json.dumps({"role": line.role, "content": line.text})
-        connection.execute(
-            "insert into plain (data, tsv) values (%s, to_tsvector('simple', %s))", (message, line.text), prepare=True
-        )
-
-    for name, add in (("to_tsvector", theirs), (OURS, ours)):
-        times = []
-        for line in lines:
+def one_by_one(report: Report, texts: Corpus, memory: Memory, url: str) -> None:
+    """Messages one by one, in turns with the same work as others do it: to_tsvector, and a plain GIN index."""
+    floor = PostgresFloor(url)
+    lines = list(itertools.islice(texts.lines(), ONE_BY_ONE))
+    sides: dict[str, Callable[[Line], object]] = {
+        "to_tsvector": lambda line: floor.add({"role": line.role, "content": line.text}, line.session, line.session),
+        OURS: lambda line: memory.messages.add(f"{line.session}-1-1", {"role": line.role, "content": line.text}),
+    }
+    times: dict[str, list[float]] = {name: [] for name in sides}
+    for number, line in enumerate(lines):
+        for name in list(sides) if number % 2 else list(reversed(sides)):
             begun = time.perf_counter()
-            add(line)
-            times.append((time.perf_counter() - begun) * 1000)
-        held = {"bar": STALL_MS, "holds": max(times) <= STALL_MS} if name == OURS else {}
+            sides[name](line)
+            times[name].append((time.perf_counter() - begun) * 1000)
+    rates = {name: 1000 * len(found) / sum(found) for name, found in times.items()}
+    for name, found in times.items():
+        held = {"bar": STALL_MS, "holds": max(found) <= STALL_MS} if name == OURS else {}
+        ratio = rates[name] / rates["to_tsvector"]
         report.row(
             f"postgres {texts.count:,} one by one",
             name,
-            messages_s=1000 * len(times) / sum(times),
-            worst_ms=max(times),
+            messages_s=rates[name],
+            ratio=ratio,
+            worst_ms=max(found),
             **held,
         )
-    connection.execute("drop table plain")
+    floor.close()
 
 
 def crow_cli(texts: Corpus, url: str) -> dict[str, Callable[[str, str], object]]:
@@ -383,11 +383,7 @@ def main() -> None:
                 answers["sqlite"] = ask(texts, place.memory)
                 measure(report, texts, place)
         if report.wants_dialect("postgres"):
-            url = f"search_{count}"
-            with (
-                postgres() as server,
-                postgres_place(report, texts, loopback(server, url), answers["sampled"]) as place,
-            ):
+            with postgres() as server, postgres_place(report, texts, server, answers["sampled"]) as place:
                 answers["counted"] = ask(texts, place.memory)
                 measure(report, texts, place)
         if "sqlite" in answers and "counted" in answers:

@@ -72,13 +72,15 @@ language sql immutable parallel safe as $$
 $$;
 
 -- The best index rows for an expression. A term's slot that is not used folds to nothing when the plan is made; terms past
--- the eighth take the slower way. work_mem keeps bitmaps exact; compiling and helpers cost more than they bring.
+-- the eighth take the slower way. work_mem keeps bitmaps exact; compiling and helpers cost more than they bring; reading all
+-- rows is never right, since each must be fetched whole to be looked at, which the planner does not know.
 create function main.crowmem_rank(
     expression text, must text, terms text[], counts bigint[], most bigint,
     filtered boolean, after text, before text, of_agents text[], of_folder text, of_model text
 ) returns table (message_id bigint, score float8)
 language plpgsql stable
 set work_mem = '64MB' set jit = off set max_parallel_workers_per_gather = 0 set plan_cache_mode = force_custom_plan
+set enable_seqscan = off
 as $$
 declare
     wanted tsquery := case when must is null then expression::tsquery else expression::tsquery && must::tsquery end;
@@ -133,6 +135,7 @@ end $$;
 create function main.crowmem_counts(terms text[], most bigint) returns table (place bigint, number bigint)
 language plpgsql stable
 set work_mem = '64MB' set jit = off set max_parallel_workers_per_gather = 0 set plan_cache_mode = force_custom_plan
+set enable_seqscan = off
 as $$
 declare
     n float8 := coalesce((select sum(docs) from main.search_stats), 0);
