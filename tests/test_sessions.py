@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, datetime
 from typing import Any
 
+import psycopg
 import pytest
 
+from crowmem import Memory
 from crowmem.errors import InvalidValue
 
 
@@ -135,6 +138,22 @@ def test_delete_takes_everything_of_the_session_and_nothing_of_its_neighbour(mem
     assert memory.sessions.delete("gone") is None
     fill(memory, "gone", day=3)
     assert memory.sessions.get("gone").message_count == 2
+
+
+def test_delete_takes_what_another_transaction_commits_meanwhile(pg_clean: str) -> None:
+    with Memory.open(pg_clean) as memory, psycopg.connect(pg_clean, autocommit=True) as watch:
+        fill(memory, "s", day=1)
+        deleting = threading.Thread(target=memory.sessions.delete, args=("s",))
+        with memory.transaction() as tx:
+            tx.messages.add("s-1-1", {"role": "user", "content": "latecomer"})
+            deleting.start()
+            while not watch.execute("select from pg_locks where not granted").fetchone():
+                continue
+        deleting.join()
+        assert memory.messages.load("s-1-1") == []
+        assert memory.search.messages("latecomer") == []
+        memory.agents.create("s-1-1", "s")
+        assert [info.message_count for info in memory.sessions.list()] == [0]
 
 
 def test_a_session_whose_name_looks_like_an_agent_id_is_found_by_its_name(memory: Any) -> None:

@@ -26,6 +26,7 @@ LIST_CWD = statement("session_list_cwd", SessionInfo)
 GET = statement("session_get", SessionInfo)
 EXISTS = statement("session_exists")
 TITLE = statement("session_title")
+HOLD = statement("session_hold")
 DELETE_MESSAGES = statement("session_delete_messages")
 DELETE_TASKS = statement("session_delete_tasks")
 DELETE_DELIVERIES = statement("session_delete_deliveries")
@@ -143,7 +144,7 @@ class Sessions(Repository[M]):
                 name = parse_agent_id(name).session_id
             session = {"session_id": name}
             counts = {
-                "messages": len(await tx.run(DELETE_MESSAGES, session)),
+                "messages": await _delete_messages(tx, session),
                 "tasks": len(await tx.run(DELETE_TASKS, session)),
                 "task_deliveries": len(await tx.run(DELETE_DELIVERIES, session)),
                 "session_payloads": len(await tx.run(DELETE_PAYLOAD, session)),
@@ -155,6 +156,15 @@ class Sessions(Repository[M]):
             await take_out(tx)
         await scrub(self._driver)
         return Deleted(name, counts)
+
+
+async def _delete_messages(tx: Driver, session: dict[str, str]) -> int:
+    """Delete a session's messages, those included that another transaction commits while this one waits for it."""
+    count = len(await tx.run(DELETE_MESSAGES, session))
+    if tx.dialect == "postgres":  # a statement sees what was committed before it began: now look again
+        await tx.run(HOLD, session)
+        count += len(await tx.run(DELETE_MESSAGES, session))
+    return count
 
 
 async def _delete_tapes(tx: Driver, session: dict[str, str]) -> dict[str, int]:
