@@ -34,8 +34,13 @@ def endless(*, writes: bool) -> Statement:
 
 def endless_write(began: threading.Event, driver: Any) -> Statement:
     """One that SQLite cannot stop without ending its transaction; it says when it has begun."""
+
+    def tell() -> int:
+        began.set()
+        return 1
+
     if driver.dialect == "sqlite":
-        driver.connection.create_scalar_function("began", lambda: began.set() or 1)
+        driver.connection.create_scalar_function("began", tell)
     lite = (
         "with recursive n (i) as (select 1 union all select i + 1 from n) "
         "insert into crowmem_settings (name, value) select 'x', 'y' from n where began() and i < 0"

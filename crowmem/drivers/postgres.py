@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
-from psycopg import AsyncRawCursor, RawCursor
+from psycopg import AsyncRawCursor, RawCursor, pq
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from crowmem.drivers.postgres_errors import FAILURES, translate, translated
@@ -123,6 +123,7 @@ class BlockingPostgres:
                 block.__enter__()
             try:
                 yield inner
+                check_whole(connection, self.settings.name)
             except BaseException as error:
                 inner.open = False
                 with lost_rollback():
@@ -354,6 +355,7 @@ class AsyncPostgres:
                 await block.__aenter__()
             try:
                 yield inner
+                check_whole(connection, self.settings.name)
             except BaseException as error:
                 inner.open = False
                 with lost_rollback():
@@ -555,6 +557,15 @@ def committed(name: str) -> Iterator[None]:
                 f"{name}: the connection broke during the commit; look before you repeat it"
             ) from error
         raise
+
+
+def check_whole(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], store: str) -> None:
+    """Refuse to commit after a failed statement: the server would roll back and call it a commit."""
+    if connection.pgconn.transaction_status != pq.TransactionStatus.INTRANS:
+        raise Unavailable(
+            f"{store}: the transaction is rolled back as a whole, since one of its statements was stopped or failed; "
+            "begin it again"
+        )
 
 
 @contextmanager

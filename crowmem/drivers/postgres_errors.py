@@ -24,6 +24,7 @@ _KINDS: dict[str, type[errors.CrowmemError]] = {
     "23503": errors.Conflict,
     "23": errors.InvalidValue,
     "25006": errors.ReadOnly,
+    "25P02": errors.Unavailable,  # a statement before it failed, and the transaction with it
     "25P03": errors.Unavailable,
     "28": errors.ConfigError,
     "3D": errors.ConfigError,

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from crowmem.drivers.sqlite_errors import FAILURES, translate, translated
-from crowmem.drivers.sqlite_file import SqliteFile, execute, execute_batch
+from crowmem.drivers.sqlite_file import SqliteFile, check_open, execute, execute_batch
 from crowmem.drivers.sqlite_wait import Changes
 from crowmem.errors import Closed
 
@@ -118,6 +118,7 @@ class BlockingTransaction:
     def _check(self) -> None:
         if not self.open or self.pid != os.getpid():
             raise Closed("this transaction has ended, or belongs to another process; use the Memory it came from")
+        check_open(self.connection, self.driver.file.name)
 
     async def run(self, statement: Statement, params: Mapping[str, Any]) -> list[Any]:
         """Run one statement in this transaction."""

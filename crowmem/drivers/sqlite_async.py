@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from crowmem.drivers.sqlite_errors import translated
-from crowmem.drivers.sqlite_file import SqliteFile, execute, execute_batch
+from crowmem.drivers.sqlite_file import SqliteFile, check_open, execute, execute_batch
 from crowmem.drivers.sqlite_wait import Changes
 from crowmem.errors import Closed
 
@@ -46,7 +46,7 @@ class AsyncSqlite:
             self._pid = self.file.pid
             self._writer = ThreadPoolExecutor(1, thread_name_prefix="crowmem-write")
             self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="crowmem-read")
-            self._lock = asyncio.Lock()
+            self._lock = asyncio.Lock()  # whoever has waited for it looks again whether the store was closed
 
     def _check(self) -> None:
         self.file.check()
@@ -61,6 +61,7 @@ class AsyncSqlite:
         self._check()
         if statement.writes or self.file.path is None:
             async with self._lock:
+                self.file.check()
                 return await self._call(self._writer, self._run_writing, statement, params)
         return await self._call(self._readers, self._run_reading, statement, params)
 
@@ -82,6 +83,7 @@ class AsyncSqlite:
         """An immediate transaction on the writing thread."""
         self._check()
         async with self._lock:
+            self.file.check()
             begun: list[apsw.Connection] = []
             try:
                 await self._call(self._writer, lambda _running: begun.append(self.file.begin()))
@@ -146,12 +148,14 @@ class AsyncSqlite:
         """Run several statements, each committing alone."""
         self._check()
         async with self._lock:
+            self.file.check()
             await self._call(self._writer, lambda _: self.file.script(sql))
 
     async def use_on_connect(self, sql: str) -> None:
         """Run a script on every connection."""
         self._check()
         async with self._lock:
+            self.file.check()
             await self._call(self._writer, lambda _: self.file.use_on_connect(sql))
 
     async def state(self) -> dict[str, Any]:
@@ -166,7 +170,8 @@ class AsyncSqlite:
         self._check()
         self.changes.close()
         async with self._lock:
-            await self._call(self._writer, lambda _: self.file.close())
+            if not self.file.closed:
+                await self._call(self._writer, lambda _: self.file.close())
         self._writer.shutdown(wait=False)
         self._readers.shutdown(wait=False)
 
@@ -204,6 +209,7 @@ class AsyncTransaction:
 
         def work(running: _Running) -> T:
             running.connection = self.connection
+            check_open(self.connection, self.driver.file.name)
             return function()
 
         return await self.driver._call(self.driver._writer, work)

@@ -21,7 +21,7 @@ from crowmem.drivers.codec import record_maker
 from crowmem.drivers.filesystems import shares_memory
 from crowmem.drivers.sqlite_errors import FAILURES, translate, translated
 from crowmem.drivers.turn import Turn, give_back, turn_for
-from crowmem.errors import Busy, Closed, NotFound
+from crowmem.errors import Busy, Closed, NotFound, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -257,6 +257,7 @@ class SqliteFile:
     def commit(self, connection: apsw.Connection) -> None:
         """Commit and release the turn; when the commit fails nothing of the transaction is kept."""
         try:
+            check_open(connection, self.name)
             connection.execute("commit")
         except BaseException as error:
             roll_back(connection)
@@ -380,6 +381,18 @@ def execute_batch(connection: apsw.Connection, statement: Statement, rows: Itera
 def as_json(_cursor: apsw.Cursor, _number: int, value: Any) -> Any:
     """Lists and dicts travel as JSON text; apsw asks only about what it cannot bind, and refuses what comes back so."""
     return json.dumps(value) if type(value) is list or type(value) is dict else value
+
+
+def check_open(connection: apsw.Connection, store: str) -> None:
+    """Refuse to go on in a transaction that SQLite ended: each further statement would commit alone.
+
+    It does so when a writing statement is interrupted, and when the disk is full or fails.
+    """
+    if not connection.in_transaction:
+        raise Unavailable(
+            f"{store}: the transaction was rolled back as a whole when one of its statements was stopped or failed; "
+            "begin it again"
+        )
 
 
 def roll_back(connection: apsw.Connection) -> None:
