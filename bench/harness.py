@@ -223,15 +223,19 @@ def folder_on_disk() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def postgres() -> Iterator[pg_server.Server]:
-    """A server on loopback TCP that keeps what it acknowledges: the one CROWMEM_BENCH_POSTGRES names, or our own."""
+def postgres(**more: str) -> Iterator[pg_server.Server]:
+    """A server on loopback TCP that keeps what it acknowledges: the one CROWMEM_BENCH_POSTGRES names, or our own.
+
+    Args:
+        more: settings of our own server that differ.
+    """
     import pg_server
 
     if dsn := os.environ.get("CROWMEM_BENCH_POSTGRES"):
         yield pg_server.from_dsn(dsn)
         return
     place = Path(os.environ.get("CROWMEM_BENCH_FOLDER") or tempfile.gettempdir())
-    settings = {**pg_server.DURABLE, "shared_buffers": "256MB", "max_wal_size": "4GB"}
+    settings = {**pg_server.DURABLE, "shared_buffers": "256MB", "max_wal_size": "4GB", **more}
     with pg_server.running(settings, tcp=True, parent=place) as server:
         yield server
 
