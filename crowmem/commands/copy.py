@@ -32,9 +32,9 @@ def run(args: argparse.Namespace) -> int:
     with (
         opened_source(args.source, config=args.config, images=args.source_images) as source,
         Memory.open(args.target, config=args.config, images=args.target_images) as target,
+        Progress("copying") as bar,
     ):
-        with Progress("copying") as bar:
-            report = copy_store(source, target, progress=bar.show, verify=not args.no_verify)
+        report = copy_store(source, target, progress=bar.show, verify=not args.no_verify)
     if args.json:
         put_json(asdict(report))
     else:
