@@ -46,7 +46,9 @@ def test_each_letter_of_an_unspaced_script_is_a_token():
     lost = [
         character
         for character in map(chr, range(sys.maxunicode + 1))
-        if lexer.unspaced_run().match(character) and unicodedata.category(character)[0] in "LN" and not tokens(character)
+        if lexer.unspaced_run().match(character)
+        and unicodedata.category(character)[0] in "LN"
+        and not tokens(character)
     ]
     assert lost == []
 
@@ -145,7 +147,9 @@ def test_every_border_separates():
     wrong = [
         character
         for character in map(chr, range(sys.maxunicode + 1))
-        if lexer.border().match(character) and not lexer.unspaced_run().match(character) and tokens(f"a{character}b") != ["a", "b"]
+        if lexer.border().match(character)
+        and not lexer.unspaced_run().match(character)
+        and tokens(f"a{character}b") != ["a", "b"]
     ]
     assert wrong == []
 
