@@ -1,0 +1,220 @@
+"""The stores that bench/search.py asks: filled from the corpus, with the figures of filling them."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+import time
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from floors import PostgresFloor
+from harness import OURS, Report, loopback
+
+from crowmem import Memory
+from crowmem.statement import in_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    import pg_server
+    from corpus import Corpus, Line
+
+CROW_CLI_SIZE = 10_000  # it indexes a message a commit
+SHARES = {"r": 0.0001, "m": 0.01, "c": 0.2}  # rare, middling, common: share of the messages with the word
+SHAPES = ("r", "m", "c", "rm", "rc", "mc", "cc", "mmmm", "cccc")
+EACH = 6  # queries of a shape
+LIMIT = 10
+BATCH = 100
+ONE_BY_ONE = 4000
+LARGE = 1_000_000  # messages from which on the sizes of indexes are held to their bars: small ones have more overhead
+STALL_MS = 50
+SIZE_BARS = {"sqlite": 0.55, "postgres": 2.1}
+SQLITE_RATE = 10_000
+
+Answers = dict[tuple[str, str], list[tuple[int, float]]]  # by mode and query
+
+
+@dataclass
+class Place:
+    """A filled store and ways to reach it beside crowmem."""
+
+    dialect: str
+    memory: Memory
+    execute: Callable[[str, Any], Any]
+    others: dict[str, Callable[[str, str], object]] = field(default_factory=dict)
+
+
+def queries(texts: Corpus, mode: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Shape, text and further arguments of each query, the same for every dialect."""
+    rng = random.Random(11)
+    words = {kind: texts.near(share, 40) for kind, share in SHARES.items()}
+    sessions = sorted({line.session for line in itertools.islice(texts.lines(), 20_000)})
+    for shape in SHAPES:
+        for _ in range(EACH):
+            text = " ".join(rng.choice(words[kind]) for kind in shape)
+            session = {"session_id": rng.choice(sessions)} if mode == "session" else {}
+            yield shape, text, {"match": "all" if mode == "all" else "any", "limit": LIMIT, **session}
+
+
+def ask(texts: Corpus, memory: Memory) -> Answers:
+    """The ids and scores that every global query finds."""
+    return {
+        (mode, text): [(hit.id, hit.score) for hit in memory.search.messages(text, **limits)]
+        for mode in ("any", "all")
+        for _, text, limits in queries(texts, mode)
+    }
+
+
+def batches(texts: Corpus) -> Iterator[tuple[str, list[dict[str, str]]]]:
+    """The messages by hundreds of one session, and what is left of each session in the end."""
+    waiting: dict[str, list[Line]] = {}
+    for line in texts.lines():
+        one = waiting.setdefault(line.session, [])
+        one.append(line)
+        if len(one) == BATCH:
+            yield line.session, [{"role": line.role, "content": line.text} for line in waiting.pop(line.session)]
+    for session, rest in waiting.items():
+        yield session, [{"role": line.role, "content": line.text} for line in rest]
+
+
+def fill(report: Report, texts: Corpus, dialect: str, memory: Memory) -> None:
+    """Store the corpus in hundreds, and tell the rate and the worst stall."""
+    stalls: list[float] = []
+    begun = time.perf_counter()
+    for session, messages in batches(texts):
+        before = time.perf_counter()
+        memory.messages.add_many(f"{session}-1-1", messages)
+        stalls.append((time.perf_counter() - before) / len(messages) * 1000)
+    rate = texts.count / (time.perf_counter() - begun)
+    held = {"bar": SQLITE_RATE, "holds": rate >= SQLITE_RATE} if dialect == "sqlite" else {}
+    report.row(f"{dialect} {texts.count:,} fill", OURS, messages_s=rate, worst_ms=max(stalls), **held)
+
+
+def optimize(report: Report, texts: Corpus, dialect: str, memory: Memory) -> None:
+    """Merge or count."""
+    before = time.perf_counter()
+    memory.search.optimize()
+    report.row(f"{dialect} {texts.count:,} optimize", OURS, seconds=time.perf_counter() - before)
+
+
+def size(report: Report, texts: Corpus, dialect: str, taken: int) -> None:
+    """The size of the index beside that of the texts."""
+    share, bar = taken / texts.text_bytes, SIZE_BARS[dialect]
+    held = {"bar": bar, "holds": share <= bar} if texts.count >= LARGE else {}
+    report.row(f"{dialect} {texts.count:,} index", OURS, bytes=taken, of_text=share, **held)
+
+
+@contextlib.contextmanager
+def sqlite_place(report: Report, texts: Corpus, folder: Path) -> Iterator[Place]:
+    """A SQLite store with the corpus."""
+    import apsw
+
+    path = folder / "crow.db"
+    with Memory.open(path) as memory:
+        fill(report, texts, "sqlite", memory)
+        optimize(report, texts, "sqlite", memory)
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+        connection.execute("pragma mmap_size = 0")
+
+        def execute(text: str, values: Any) -> list[Any]:
+            return connection.execute(text, values).fetchall()
+
+        [[taken]] = execute(
+            "select (select sum(length(block)) from message_index_data)"
+            " + (select sum(length(sz) + 12) from message_index_docsize)",
+            (),
+        )
+        size(report, texts, "sqlite", taken)
+
+        def rank(text: str, mode: str) -> list[Any]:
+            match = (" AND " if mode == "all" else " OR ").join(f'"{word}"' for word in text.split())
+            return execute(
+                "select rowid from message_index where message_index match ? order by rank limit ?", (match, LIMIT)
+            )
+
+        yield Place(
+            "sqlite",
+            memory,
+            execute,
+            {"order by rank": rank, **crow_cli(texts, f"sqlite:///{folder}/crow-cli.db")},
+        )
+        connection.close()
+
+
+@contextlib.contextmanager
+def postgres_place(report: Report, texts: Corpus, server: pg_server.Server, sampled: Answers) -> Iterator[Place]:
+    """A PostgreSQL store with the corpus; its answers before its words are counted go into ``sampled``."""
+    import psycopg
+
+    url = loopback(server, "search")
+    with Memory.open(url) as memory, psycopg.connect(url, autocommit=True) as connection:
+        fill(report, texts, "postgres", memory)
+        connection.execute("reindex index message_index_words")
+        connection.execute("vacuum analyze message_index")
+        sampled.update(ask(texts, memory))
+        optimize(report, texts, "postgres", memory)
+        row = connection.execute(
+            "select pg_table_size('message_index') + pg_relation_size('message_index_words')"
+        ).fetchone()
+        size(report, texts, "postgres", row[0] if row else 0)
+        cursor = psycopg.RawCursor(connection)
+
+        def execute(text: str, values: Any) -> list[Any]:
+            return cursor.execute(in_schema(text, "public").encode(), values, prepare=True).fetchall()
+
+        def rank(text: str, mode: str) -> list[Any]:
+            query = (" & " if mode == "all" else " | ").join(f"'{word}'" for word in text.split())
+            return connection.execute(
+                "select message_id from message_index where tsv @@ %s::tsquery"
+                " order by ts_rank(tsv, %s::tsquery) desc limit %s",
+                (query, query, LIMIT),
+            ).fetchall()
+
+        yield Place("postgres", memory, execute, {"ts_rank": rank})
+        one_by_one(report, texts, memory, loopback(server, "floor"))
+
+
+def one_by_one(report: Report, texts: Corpus, memory: Memory, url: str) -> None:
+    """Messages one by one, in turns with the same work as others do it: to_tsvector, and a plain GIN index."""
+    floor = PostgresFloor(url)
+    lines = list(itertools.islice(texts.lines(), ONE_BY_ONE))
+    sides: dict[str, Callable[[Line], object]] = {
+        "to_tsvector": lambda line: floor.add({"role": line.role, "content": line.text}, line.session, line.session),
+        OURS: lambda line: memory.messages.add(f"{line.session}-1-1", {"role": line.role, "content": line.text}),
+    }
+    times: dict[str, list[float]] = {name: [] for name in sides}
+    for number, line in enumerate(lines):
+        for name in list(sides) if number % 2 else list(reversed(sides)):
+            begun = time.perf_counter()
+            sides[name](line)
+            times[name].append((time.perf_counter() - begun) * 1000)
+    rates = {name: 1000 * len(found) / sum(found) for name, found in times.items()}
+    for name, found in times.items():
+        held = {"bar": STALL_MS, "holds": max(found) <= STALL_MS} if name == OURS else {}
+        ratio = rates[name] / rates["to_tsvector"]
+        report.row(
+            f"postgres {texts.count:,} one by one",
+            name,
+            messages_s=rates[name],
+            ratio=ratio,
+            worst_ms=max(found),
+            **held,
+        )
+    floor.close()
+
+
+def crow_cli(texts: Corpus, url: str) -> dict[str, Callable[[str, str], object]]:
+    """crow-cli's search over the same messages, where it is installed and the corpus is small."""
+    if find_spec("crow_cli") is None or texts.count > CROW_CLI_SIZE:
+        return {}
+    import crow_cli.memory as crow
+
+    engine = crow.get_engine(url)
+    crow.create_database(url)
+    for line in texts.lines():
+        crow.add_message(engine, f"{line.session}-1-1", {"role": line.role, "content": line.text})
+    return {"crow-cli": lambda text, _mode: crow.search_messages(engine, text, limit=LIMIT)}
