@@ -15,7 +15,9 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from crowmem.errors import BlobDamaged, Conflict, SchemaTooOld
+from crowmem.image_keeping import join
 from crowmem.opening import backup_file
+from crowmem.operation import drive
 from crowmem.repositories.copies import MESSAGES, TABLES, Copies, Table
 
 if TYPE_CHECKING:
@@ -175,6 +177,7 @@ def _copy_messages(reading: Copies[Sync], writing: Copies[Sync], progress: Calla
 def _copy_images(source: Memory, target: Memory, reading: Copies[Sync], report: CopyReport) -> None:
     after = ""
     while keys := reading.image_keys(after, PAGE_ROWS):
+        drive(join(target._driver, target._store))  # also where all images are there already, in a folder of both
         for key in keys:
             if not target.images.exists(key):
                 try:

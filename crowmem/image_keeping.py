@@ -9,10 +9,11 @@ message that is committed has its blobs.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from crowmem.blobs.many import get_all, put_all
-from crowmem.errors import Busy, ReadOnly
+from crowmem.errors import Busy, CrowmemError, ReadOnly
 from crowmem.images import hydrate, references
 from crowmem.statement import statement
 
@@ -26,12 +27,15 @@ if TYPE_CHECKING:
 HOLD = statement("image_hold")
 CONDEMNED = statement("image_condemned")
 SETTING_GET = statement("setting_get")
+KEYS = statement("image_keys")
 
 TOPIC = "images"
 LOOK_S = 0.02
 AT_ONCE = 64  # blobs in memory beside the messages they go into
 
 T = TypeVar("T")
+
+log = logging.getLogger("crowmem")
 
 
 async def keep(driver: Driver, store: Store, blobs: Mapping[str, bytes], write: Callable[[Driver], Awaitable[T]]) -> T:
@@ -80,13 +84,29 @@ async def put(driver: Driver, store: Store, blobs: Mapping[str, bytes]) -> None:
     if not blobs:
         return
     check_writable(driver, store)
-    if not store.images_joined:
-        join = getattr(store.images, "join", None)
-        if join is not None:
-            [[user]] = await driver.run(SETTING_GET, {"name": "store_id"})
-            await driver.offload(join, user)
-        store.images_joined = True
+    await join(driver, store)
     await driver.offload(put_all, store.images, blobs)
+
+
+async def join(driver: Driver, store: Store) -> None:
+    """Make this store known as a user of the image store, so that no other store's collector removes what it names."""
+    if store.images_joined:
+        return
+    note = getattr(store.images, "join", None)
+    if note is not None:
+        [[user]] = await driver.run(SETTING_GET, {"name": "store_id"})
+        await driver.offload(note, user)
+    store.images_joined = True
+
+
+async def join_if_used(driver: Driver, store: Store) -> None:
+    """As `join`, for a store that is being opened and names images; that it fails is no reason not to open."""
+    if store.images is None or driver.read_only or not await driver.run(KEYS, {"after": "", "limit": 1}):
+        return
+    try:
+        await join(driver, store)
+    except CrowmemError as error:
+        log.warning("%s is not noted as a user of its images; others may collect them: %s", store.where, error)
 
 
 def check_writable(driver: Driver, store: Store) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from crowmem.blobs.opening import open_images
 from crowmem.config import DURABILITIES, Config, load, resolve_url
 from crowmem.errors import ConfigError, SchemaMismatch
+from crowmem.image_keeping import join_if_used
 from crowmem.resources import sql_root
 from crowmem.schema import apply_schema
 from crowmem.statement import statement
@@ -157,12 +158,14 @@ async def prepared(driver: RootDriver, options: Options) -> Store:
     set_up = sql_root() / driver.dialect / "connection.sql"
     if set_up.is_file():
         await driver.use_on_connect(set_up.read_text(encoding="utf-8"))
-    return Store(
+    store = Store(
         where=where,
         stem=await _stem(driver, options, where),
         max_attempts=options.max_attempts,
         images=await driver.offload(open_images, options.images, options.config, options.target),
     )
+    await join_if_used(driver, store)
+    return store
 
 
 async def _stem(driver: Driver, options: Options, where: str) -> bool:

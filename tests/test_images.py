@@ -19,6 +19,7 @@ from test_images_extraction import FORMS
 from crowmem import Memory
 from crowmem.blobs import FileStore, HybridStore
 from crowmem.blobs.keys import image_key
+from crowmem.copying import copy_store
 from crowmem.errors import (
     BlobDamaged,
     Busy,
@@ -617,6 +618,21 @@ def test_images_shared_with_another_store_are_not_collected(backend, memory, fol
             with pytest.raises(Conflict, match=r"\.stores"):
                 one.images.collect(grace_s=0)
         assert other.messages.load("s-1-1", hydrate=True) == [picture(DATA)]
+
+
+def test_a_store_is_known_to_others_as_soon_as_it_names_images(tmp_path):
+    """Also one whose images another program has put, and one that was copied."""
+    source = shared_data("transcripts", "derived", "crow-db", "crow.db")
+    shutil.copytree(source.parent, tmp_path / "crow")
+    with Memory.open(tmp_path / "crow" / "crow.db") as crow, Memory.open(tmp_path / "crow" / "copy.db") as target:
+        assert copy_store(crow, target).missing_images == []
+        for session in target.sessions.list():
+            target.sessions.delete(session.session_id)
+        with pytest.raises(Conflict):
+            target.images.collect(grace_s=0)
+        assert crow.check(deep=True) == []
+        with pytest.raises(Conflict):
+            crow.images.collect(grace_s=0)
 
 
 def test_leftovers_of_dead_writers_are_cleared(memory, folder):
