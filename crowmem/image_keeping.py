@@ -9,7 +9,6 @@ message that is committed has its blobs.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from crowmem.blobs.many import get_all, put_all
@@ -34,8 +33,6 @@ LOOK_S = 0.02
 AT_ONCE = 64  # blobs in memory beside the messages they go into
 
 T = TypeVar("T")
-
-log = logging.getLogger("crowmem")
 
 
 async def keep(driver: Driver, store: Store, blobs: Mapping[str, bytes], write: Callable[[Driver], Awaitable[T]]) -> T:
@@ -106,6 +103,9 @@ async def join_if_used(driver: Driver, store: Store) -> None:
     try:
         await join(driver, store)
     except CrowmemError as error:
+        import logging  # loaded by few: it takes as long as the rest of this module
+
+        log = logging.getLogger("crowmem")
         log.warning("%s is not noted as a user of its images; others may collect them: %s", store.where, error)
 
 

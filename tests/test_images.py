@@ -635,6 +635,16 @@ def test_a_store_is_known_to_others_as_soon_as_it_names_images(tmp_path):
             crow.images.collect(grace_s=0)
 
 
+def test_a_store_opens_even_where_its_images_cannot_be_reached(backend, memory, tmp_path, caplog):
+    memory.messages.add("s-1-1", picture(DATA))
+    (tmp_path / "a file").write_text("no folder")
+    other = backend.open(images=tmp_path / "a file")
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert other.messages.load("s-1-1")[0]["content"][1] == REF
+    with pytest.raises(ConfigError):
+        other.messages.load("s-1-1", hydrate=True)
+
+
 def test_leftovers_of_dead_writers_are_cleared(memory, folder):
     memory.images.put(DATA)
     left = folder / f".{KEY}-0123.tmp"
