@@ -52,6 +52,7 @@ class Place:
     memory: Memory
     execute: Callable[[str, Any], Any]
     others: dict[str, Callable[[str, str], object]] = field(default_factory=dict)
+    server: pg_server.Server | None = None
 
 
 def queries(texts: Corpus, mode: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -180,7 +181,7 @@ def postgres_place(report: Report, texts: Corpus, server: pg_server.Server, samp
                 (query, query, LIMIT),
             ).fetchall()
 
-        yield Place("postgres", memory, execute, {"ts_rank": rank})
+        yield Place("postgres", memory, execute, {"ts_rank": rank}, server)
         one_by_one(report, texts, memory, loopback(server, "to_tsvector"))
 
 
