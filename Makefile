@@ -15,7 +15,7 @@ INSTALL = echo "$(VENV): installing lock/$(1).txt" >&2 && $(PIP_INSTALL) --requi
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-fast faults lint format types coverage schema wheel lock ci \
-        bench bench-claim bench-search bench-plots s3-demo clean
+        bench bench-claim bench-search s3-demo clean
 
 # Someone's PYTHONPATH must not decide which packages the tests see.
 unexport PYTHONPATH PYTHONHOME
@@ -123,8 +123,11 @@ lock: $(VENV)/check.stamp ## pin every dependency again, with hashes and without
 # The measurements start servers as the tests do, so they find the tests' modules too.
 BENCH := PYTHONPATH=.:tests $(BIN)/python bench
 
-bench: $(VENV)/bench.stamp ## every measurement, as JSON under bench/results
-	$(BENCH)/run.py $(ARGS)
+SUBJECTS := append load sessions startup import_ images tapes search relevance claim
+
+bench: $(VENV)/bench.stamp ## every measurement: a table each, and JSON lines under bench/results
+	@mkdir -p bench/results
+	@for subject in $(SUBJECTS); do $(BENCH)/$$subject.py --out bench/results/$$subject.jsonl $(ARGS) || failed=1; done; exit $${failed:-0}
 
 bench-claim: $(VENV)/bench.stamp ## claims a second, against the other queues
 	$(BENCH)/claim.py $(ARGS)
@@ -132,9 +135,6 @@ bench-claim: $(VENV)/bench.stamp ## claims a second, against the other queues
 bench-search: $(VENV)/bench.stamp ## search times and quality
 	$(BENCH)/search.py $(ARGS)
 	$(BENCH)/relevance.py $(ARGS)
-
-bench-plots: $(VENV)/bench.stamp ## draw what was measured
-	$(BENCH)/plots.py $(ARGS)
 
 clean: ## remove what make made
 	rm -rf $(VENV) .demo dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.*
