@@ -13,14 +13,13 @@ a token in quotes needs no escapes in either query language.
 from __future__ import annotations
 
 import functools
-import os
 import re
-import threading
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from crowmem.scope import MARK
+from crowmem.tokenizer import tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -152,7 +151,7 @@ def tokens(text: str, *, stem: bool = False) -> list[str]:
     if text.isascii() and not stem:
         found = text.encode().translate(_ASCII).decode().split()
     else:
-        found = _tokenizer(stem)(spread(text).encode("utf-8", "replace"))
+        found = tokenizer(stem)(spread(text).encode("utf-8", "replace"))
     if max(map(len, found), default=0) * 4 > TOKEN_BYTES:
         return [token if len(token) * 4 <= TOKEN_BYTES else _shorten(token) for token in found]
     return found
@@ -189,7 +188,7 @@ def _located(
 ) -> Iterator[tuple[str, int, int]]:
     encoded = _HALF.sub("?", text[start:end].replace(MARK, " ")).encode()
     place, read = start, 0
-    for first, past, token in _tokenizer(stem).located(encoded):
+    for first, past, token in tokenizer(stem).located(encoded):
         token = token if len(token) * 4 <= TOKEN_BYTES else _shorten(token)
         if wanted(token):
             place += len(encoded[read:first].decode())
@@ -252,48 +251,3 @@ def _divide(pieces: Iterator[list[str]]) -> Documents:
     if current:
         rows.append(Document(current))
     return Documents(tuple(rows))
-
-
-class _Tokenizer:
-    """One of SQLite's tokenizers; its connection belongs to one thread at a time."""
-
-    def __init__(self, stem: bool) -> None:
-        import apsw
-
-        connection = apsw.Connection(":memory:")
-        name, arguments = ("porter", ["unicode61"]) if stem else ("unicode61", [])
-        self._tokenize: Any = connection.fts5_tokenizer(name, arguments)
-        self._reason = apsw.FTS5_TOKENIZE_DOCUMENT
-
-    def __call__(self, text: bytes) -> list[str]:
-        found: list[str] = self._tokenize(text, self._reason, None, include_offsets=False, include_colocated=False)
-        return found
-
-    def located(self, text: bytes) -> list[tuple[int, int, str]]:
-        """Tokens after the offsets of their first and past their last byte."""
-        found: list[tuple[int, int, str]] = self._tokenize(text, self._reason, None, include_colocated=False)
-        return found
-
-
-class _Local(threading.local):
-    """The tokenizers of one thread in one process."""
-
-    process = 0
-    tokenizers: dict[bool, _Tokenizer]
-
-
-_local = _Local()
-_inherited: list[object] = []  # a forked child keeps its parent's connections open and never touches them
-
-
-def _tokenizer(stem: bool) -> _Tokenizer:
-    """``unicode61``, or ``porter`` over it, of this thread: made on first use, some 0.1 ms."""
-    process = os.getpid()
-    if _local.process != process:
-        if _local.process:
-            _inherited.append(_local.tokenizers)
-        _local.tokenizers, _local.process = {}, process
-    found = _local.tokenizers.get(stem)
-    if found is None:
-        found = _local.tokenizers[stem] = _Tokenizer(stem)
-    return found

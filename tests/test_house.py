@@ -31,7 +31,7 @@ LAYERS = {
 HEAVY = {
     "psycopg": ("drivers",),
     "psycopg_pool": ("drivers",),
-    "apsw": ("drivers", "lexer", "importers"),
+    "apsw": ("drivers", "tokenizer", "importers"),
     "minio": ("blobs",),
     "urllib3": ("blobs",),
     "yaml": ("config", "setup"),
