@@ -109,32 +109,21 @@ def _counted(usage: Mapping[str, Any], what: str) -> dict[str, int | None]:
 
 async def put(driver: Driver, place: AgentId, row: Row) -> int:
     """Write one message and return its id."""
-    if driver.dialect == "postgres":
-        rest = {
-            "session_id": place.session_id,
-            "trunk": _is_trunk(place),
-            "first": _is_first(place),
-            "title": row.title,
-            "lens": row.index.lengths,
-            "tsvs": row.index.texts,
-        }
-        [[new_id]] = await driver.run(PUT, row.columns | rest)
-        return int(new_id)
-    async with driver.transaction() as tx:
-        [[new_id]] = await tx.run(ADD, row.columns)
-        for index_row in row.index.rows(new_id):
-            await tx.run(INDEX_ADD, index_row)
-        count = {
-            "session_id": place.session_id,
-            "messages": 1,
-            "last": row.columns["created_at"],
-            "trunk": _is_trunk(place),
-            "first": _is_first(place),
-            "title_first": row.title,
-            "title_second": None,
-        }
-        await tx.run(COUNT, count)
-        return int(new_id)
+    texts = row.index.texts
+    if driver.dialect == "sqlite" and len(texts) != 1:
+        return (await put_many(driver, place, (row,)))[0]
+    rest: dict[str, Any] = {
+        "session_id": place.session_id,
+        "trunk": _is_trunk(place),
+        "first": _is_first(place),
+        "title": row.title,
+    }
+    if driver.dialect == "sqlite":
+        rest["text"], rest["scope"] = texts[0], row.index.scope
+    else:
+        rest["lens"], rest["tsvs"] = row.index.lengths, texts
+    [[new_id]] = await driver.run(PUT, row.columns | rest)
+    return int(new_id)
 
 
 async def put_many(driver: Driver, place: AgentId, rows: Iterable[Row]) -> list[int]:

@@ -147,7 +147,7 @@ def test_delete_takes_what_another_transaction_commits_meanwhile(pg_clean: str) 
         with memory.transaction() as tx:
             tx.messages.add("s-1-1", {"role": "user", "content": "latecomer"})
             deleting.start()
-            while not watch.execute("select from pg_locks where not granted").fetchone():
+            while not watch.execute("select 1 from pg_locks where not granted").fetchone():
                 continue
         deleting.join()
         assert memory.messages.load("s-1-1") == []

@@ -105,7 +105,7 @@ limit :limit;
 -- name: message_put :one int
 -- Append one message with its index rows and its session's summary, in one round trip; returns its id.
 -- :lens and :tsvs describe the index rows; :trunk and :first say whether the agent is on the trunk, and is agent 1 of it.
--- only: postgres; SQLite has no writing parts of a statement and takes message_add, message_index_add, session_add_messages.
+-- differs: it takes any number of index rows, none included.
 with added as (
     insert into main.messages (agent_id, fork_idx, created_at, data, role, prompt_tokens, completion_tokens, total_tokens,
         indexed, injected)

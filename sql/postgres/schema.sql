@@ -74,6 +74,7 @@ CREATE FUNCTION public.crowmem_counts(terms text[], most bigint) RETURNS TABLE(p
     SET jit TO 'off'
     SET max_parallel_workers_per_gather TO '0'
     SET plan_cache_mode TO 'force_custom_plan'
+    SET enable_seqscan TO 'off'
     AS $$
 declare
     n float8 := coalesce((select sum(docs) from "public".search_stats), 0);
@@ -200,6 +201,7 @@ CREATE FUNCTION public.crowmem_rank(expression text, must text, terms text[], co
     SET jit TO 'off'
     SET max_parallel_workers_per_gather TO '0'
     SET plan_cache_mode TO 'force_custom_plan'
+    SET enable_seqscan TO 'off'
     AS $$
 declare
     wanted tsquery := case when must is null then expression::tsquery else expression::tsquery && must::tsquery end;

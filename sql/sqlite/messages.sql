@@ -1,5 +1,18 @@
 -- Messages: rows of the crow format, read by agent, by session, and in the order they were written.
 
+-- name: message_put :one int
+-- Append one message with its only index row and its session's summary, in one statement; returns its id.
+-- differs: the view's trigger writes the three rows, and the id, which the trigger could not tell, is worked out before. A
+-- message without words or with more than one index row takes message_add, message_index_add and session_add_messages.
+insert into message_intake
+    (id, agent_id, fork_idx, created_at, data, role, prompt_tokens, completion_tokens, total_tokens, indexed, injected,
+    text, scope, session_id, trunk, first, title)
+values (
+    max(coalesce((select seq from sqlite_sequence where name = 'messages'), 0), coalesce((select max(id) from messages), 0)) + 1,
+    :agent_id, :fork_idx, :created_at, :data, :role, :prompt_tokens, :completion_tokens, :total_tokens, :indexed, :injected,
+    :text, :scope, :session_id, :trunk, :first, :title)
+returning id;
+
 -- name: message_add :many int
 -- Append one message, indexed by us; returns its id.
 -- only: sqlite; its index rows and its session's summary are statements of their own in the same transaction, where PostgreSQL

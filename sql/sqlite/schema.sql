@@ -180,6 +180,33 @@ CREATE TRIGGER messages_changed after update of agent_id, created_at, data, role
     update messages set indexed = 0 where id = new.id;
 end;
 
+CREATE VIEW message_intake as
+select id, agent_id, fork_idx, created_at, data, role, prompt_tokens, completion_tokens, total_tokens, indexed, injected,
+    '' as text, '' as scope, '' as session_id, 1 as trunk, 1 as first, '' as title
+from messages where false;
+
+CREATE TRIGGER message_intake_insert instead of insert on message_intake begin
+    insert into messages
+        (id, agent_id, fork_idx, created_at, data, role, prompt_tokens, completion_tokens, total_tokens, indexed, injected)
+    values (new.id, new.agent_id, new.fork_idx, new.created_at, new.data, new.role, new.prompt_tokens, new.completion_tokens,
+        new.total_tokens, new.indexed, new.injected);
+    -- replace: a table that another program made may give a deleted newest row's number out again
+    insert or replace into message_index (rowid, text, scope) values (new.id << 6, new.text, new.scope);
+    -- as session_add_messages
+    insert into session_summaries as s
+        (session_id, all_activity, all_messages, trunk_activity, trunk_messages, first_messages)
+    values (new.session_id, new.created_at, 1, case when new.trunk = 1 then new.created_at else '' end, new.trunk, new.first)
+    on conflict (session_id) do update set
+        all_activity = case when s.all_messages = 0 or s.all_activity < excluded.all_activity
+            then excluded.all_activity else s.all_activity end,
+        all_messages = s.all_messages + 1,
+        trunk_activity = case when new.trunk = 1 and (s.trunk_messages = 0 or s.trunk_activity < excluded.trunk_activity)
+            then excluded.trunk_activity else s.trunk_activity end,
+        trunk_messages = s.trunk_messages + new.trunk,
+        first_messages = s.first_messages + new.first,
+        title = coalesce(s.title, case when new.first = 1 and s.first_messages = 1 then new.title end);
+end;
+
 CREATE TABLE image_refs (
     key text not null,
     message_id integer not null,
