@@ -36,7 +36,7 @@ _WILD = "0"
 _AHEAD = timedelta(days=2)
 
 MOST_TOOLS = 64  # of one message; more would crowd its text out of the index row
-MOST_WEEKS = 256  # words of one search for a range of time
+MOST_WEEKS = 60  # words of one search for a range of time; more cost more than they save
 _HASH = 12  # characters of five bits: among a million names two are alike in one store of two million
 _SAFE = re.compile("[a-z0-9]{1,11}")
 _STORED = re.compile(r"\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{6}\+00:00", re.ASCII)
