@@ -62,13 +62,13 @@ def test_folder_and_files_are_private(store):
 def test_a_put_flushes_the_file_before_the_rename_and_the_folder_after_it(store, monkeypatch):
     store.put(image_key(JPEG), JPEG)
     order = []
-    fsync, replace = os.fsync, Path.replace
+    fsync, replace = os.fsync, os.replace
     monkeypatch.setattr(
         os,
         "fsync",
         lambda handle: (order.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file"), fsync(handle)),
     )
-    monkeypatch.setattr(Path, "replace", lambda self, target: (order.append("rename"), replace(self, target))[1])
+    monkeypatch.setattr(os, "replace", lambda *paths: (order.append("rename"), replace(*paths)))
     store.put(KEY, DATA)
     assert order == ["file", "rename", "folder"]
 
@@ -248,13 +248,16 @@ def test_putting_and_discarding_at_once_never_loses_a_put(store):
 
 def test_leftovers_of_the_dead_are_cleared_and_whole_ones_go_back(store):
     store.put(image_key(JPEG), JPEG)
-    whole, cut, young = (store.folder / f".{KEY}-{letter}.tmp" for letter in "abc")
+    whole, cut, young = (store.folder / f".{KEY}-{letter * 16}.tmp" for letter in "abc")
+    half = store.folder / f".{'d' * 16}.tmp"
+    half.write_bytes(DATA[:5])
+    os.utime(half, (1, 1))
     whole.write_bytes(DATA)
     cut.write_bytes(DATA[:5])
     young.write_bytes(DATA[:5])
     os.utime(whole, (1, 1))
     os.utime(cut, (1, 1))
-    assert store.tidy() == 2
+    assert store.tidy() == 3
     assert sorted(names_in(store.folder)) == sorted([KEY, image_key(JPEG), young.name])
     assert store.get(KEY) == DATA
 

@@ -647,7 +647,7 @@ def test_a_store_opens_even_where_its_images_cannot_be_reached(backend, memory, 
 
 def test_leftovers_of_dead_writers_are_cleared(memory, folder):
     memory.images.put(DATA)
-    left = folder / f".{KEY}-0123.tmp"
+    left = folder / ".0123456789abcdef.tmp"
     left.write_bytes(b"half")
     os.utime(left, (1, 1))
     memory.images.collect()
