@@ -143,10 +143,12 @@ def test_killed_writers_lose_nothing_and_leave_nothing_half_written(url: str, ki
 @pytest.mark.parametrize("kills", KILLS)
 def test_killed_claimers_finish_every_item(url: str, kills: int) -> None:
     with Memory.open(url, max_attempts=1000) as memory:
-        contents = [f"item {number}" for number in range(kills * 6)]
-        memory.mailbox.send_many("box", contents)
+        contents: list[str] = []
         done: Counter[str] = Counter()
         for number in range(kills):
+            fresh = [f"item {number}.{step}" for step in range(40)]  # more than it is waited for, however fast it works
+            memory.mailbox.send_many("box", fresh)
+            contents += fresh
             child = Child(CLAIMER, url, f"worker{number}")
             child.kill_after(random.randrange(1, 5))
             done.update(content for _, content in child.said)
