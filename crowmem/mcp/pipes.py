@@ -68,6 +68,8 @@ class Pipes:
         """
         try:
             os.fstat(0)
+            if os.path.samestat(os.fstat(1), os.stat(os.devnull)):  # noqa: PTH116  # where a closed stdout was led
+                raise OSError(errno.EBADF, "stdout leads nowhere")
             self._stdout = os.dup(1)
         except OSError:
             raise Unsupported("MCP is spoken over stdin and stdout, and one of them is closed") from None
