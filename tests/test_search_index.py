@@ -339,6 +339,7 @@ with Memory.open(sys.argv[1]) as memory:
 """
 
 
+@pytest.mark.slow  # it looks at the clock, which a busy machine spoils
 @pytest.mark.parametrize("backend", ["sqlite-sync", "postgres-sync"], indirect=True)
 def test_control_c_stops_a_search_at_once(backend: Any) -> None:
     words = [f"w{number}" for number in range(60)]
