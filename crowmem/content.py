@@ -97,7 +97,9 @@ def title(message: Mapping[str, Any]) -> str | None:
     content = message.get("content")
     text = content if type(content) is str else " ".join(content_texts(content))
     text = text.strip()[:TITLE_CHARACTERS].strip()
-    return _HALF.sub("\ufffd", text) or None
+    if not text.isascii() or "\0" in text:
+        text = _HALF.sub("\ufffd", text)
+    return text or None
 
 
 def tool_names(message: Mapping[str, Any]) -> list[str]:

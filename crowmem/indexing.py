@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crowmem.content import search_text, title, tool_names
 from crowmem.errors import Busy
@@ -32,8 +31,7 @@ CAUGHT_UP = 20_000  # most messages that one search indexes before it looks
 WHOLE, PARTLY = 1, 2  # messages.indexed
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """The index rows of one message.
 
     Attributes:
@@ -78,10 +76,17 @@ def entry(
     injected: bool,
     stem: bool,
     dialect: str,
+    is_now: bool = False,
 ) -> Entry:
     """The index rows of a message, for one dialect."""
-    words = scope_words(session_id, agent_id, role, created_at=created_at, injected=injected, tools=tool_names(message))
-    text = search_text(message)
+    content = message.get("content")
+    if type(content) is str and "tool_calls" not in message and "reasoning_content" not in message:
+        text, tools = content, []
+    else:
+        text, tools = search_text(message), tool_names(message)
+    words = scope_words(
+        session_id, agent_id, role, created_at=created_at, injected=injected, tools=tools, is_now=is_now
+    )
     if dialect == "sqlite" and not stem and (only := plain(text)) is not None:
         return Entry([only] if only else [], " ".join(words), WHOLE)
     found = documents(text, stem=stem)

@@ -6,12 +6,13 @@ costs nothing, and a transaction of three statements does the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crowmem.content import title
 from crowmem.errors import InvalidValue
+from crowmem.ids import AgentId, parse_agent_id
 from crowmem.indexing import Entry, entry
 from crowmem.statement import statement
 from crowmem.values import check_range, check_text, encode_object, now_text, time_text
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from crowmem.drivers import Driver
-    from crowmem.ids import AgentId
 
 PUT = statement("message_put")
 PUT_MANY = statement("message_put_many")
@@ -29,24 +29,37 @@ INDEX_ADD = statement("message_index_add")
 COUNT = statement("session_add_messages")
 
 USAGE = ("prompt_tokens", "completion_tokens", "total_tokens")
+_ROLES = frozenset(("user", "assistant", "tool", "system"))  # the usual ones, which need no look
 PIECE_ROWS = 500  # of one statement over arrays,
 PIECE_CHARACTERS = 4 * 1024 * 1024  # which ends after so many of JSON
 _OWN_COLUMNS = ("created_at", "data", "role", *USAGE, "indexed", "injected")  # not the same for all of one agent's
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One message ready to be written.
 
     Attributes:
-        columns: of its row in ``messages``, but for the id.
-        index: its index rows.
-        title: what it would be as a session's title; None when its agent gives none.
+        columns: of its row in ``messages``, but for the id, and what it is to its session's line: ``title`` is what it
+            would be as the session's title, None when its agent gives none.
+        words: its index rows.
     """
 
     columns: dict[str, Any]
-    index: Entry
-    title: str | None
+    words: Entry
+
+
+@functools.lru_cache(maxsize=4096)
+def _place(agent_id: str) -> AgentId:
+    return parse_agent_id(check_text("agent_id", agent_id))
+
+
+def place_of(agent_id: Any) -> AgentId:
+    """The parts of an agent id that may go into a plain column.
+
+    Raises:
+        InvalidValue: it is malformed, too long, or no text.
+    """
+    return _place(agent_id) if type(agent_id) is str else parse_agent_id(check_text("agent_id", agent_id))
 
 
 def make_row(
@@ -67,8 +80,9 @@ def make_row(
     """
     data = encode_object(message, what)
     stamp = now_text() if created_at is None else time_text("created_at", created_at)
-    given = message.get("role")
-    role = "" if given is None else check_text(f"{what}.role", given, empty=True)
+    role = message.get("role")
+    if type(role) is not str or role not in _ROLES:
+        role = "" if role is None else check_text(f"{what}.role", role, empty=True)
     index = entry(
         message,
         session_id=place.session_id,
@@ -78,8 +92,11 @@ def make_row(
         injected=injected,
         stem=stem,
         dialect=dialect,
+        is_now=created_at is None,
     )
-    columns = {
+    trunk = place.fork_idx == 1
+    first = trunk and place.agent_idx == 1
+    columns: dict[str, Any] = {
         "agent_id": agent_id,
         "fork_idx": place.fork_idx,
         "created_at": stamp,
@@ -90,10 +107,14 @@ def make_row(
         "total_tokens": None,
         "indexed": index.indexed,
         "injected": int(bool(injected)),
+        "session_id": place.session_id,
+        "trunk": int(trunk),
+        "first": int(first),
+        "title": title(message) if first else None,
     }
     if usage is not None:
         columns.update(_counted(usage, what))
-    return Row(columns, index, title(message) if _is_first(place) else None)
+    return Row(columns, index)
 
 
 def _counted(usage: Mapping[str, Any], what: str) -> dict[str, int | None]:
@@ -107,26 +128,21 @@ def _counted(usage: Mapping[str, Any], what: str) -> dict[str, int | None]:
     }
 
 
-async def put(driver: Driver, place: AgentId, row: Row) -> int:
+async def put(driver: Driver, row: Row) -> int:
     """Write one message and return its id."""
-    texts = row.index.texts
+    texts = row.words.texts
     if driver.dialect == "sqlite" and len(texts) != 1:
-        return (await put_many(driver, place, (row,)))[0]
-    rest: dict[str, Any] = {
-        "session_id": place.session_id,
-        "trunk": _is_trunk(place),
-        "first": _is_first(place),
-        "title": row.title,
-    }
+        return (await put_many(driver, (row,)))[0]
+    params = row.columns
     if driver.dialect == "sqlite":
-        rest["text"], rest["scope"] = texts[0], row.index.scope
+        params["text"], params["scope"] = texts[0], row.words.scope
     else:
-        rest["lens"], rest["tsvs"] = row.index.lengths, texts
-    [[new_id]] = await driver.run(PUT, row.columns | rest)
+        params["lens"], params["tsvs"] = row.words.lengths, texts
+    [[new_id]] = await driver.run(PUT, params)
     return int(new_id)
 
 
-async def put_many(driver: Driver, place: AgentId, rows: Iterable[Row]) -> list[int]:
+async def put_many(driver: Driver, rows: Iterable[Row]) -> list[int]:
     """Write many messages of one agent, all or none, and return their ids.
 
     Rows of a generator are made inside the transaction, a piece of them at a time in memory.
@@ -135,15 +151,15 @@ async def put_many(driver: Driver, place: AgentId, rows: Iterable[Row]) -> list[
         pieces = _pieces(rows)
         first, second = next(pieces, []), next(pieces, [])
         if not second:  # one statement needs no transaction around it
-            return await _put_piece(driver, place, first) if first else []
+            return await _put_piece(driver, first) if first else []
         async with driver.transaction() as tx:
-            return [new_id for piece in chain((first, second), pieces) for new_id in await _put_piece(tx, place, piece)]
+            return [new_id for piece in chain((first, second), pieces) for new_id in await _put_piece(tx, piece)]
     index: list[Entry] = []
-    summary = _Summary(place)
+    summary = _Summary()
 
     def columns() -> Iterator[dict[str, Any]]:
         for row in rows:
-            index.append(row.index)
+            index.append(row.words)
             summary.add(row)
             yield row.columns
 
@@ -158,14 +174,14 @@ async def put_many(driver: Driver, place: AgentId, rows: Iterable[Row]) -> list[
     return ids
 
 
-async def _put_piece(driver: Driver, place: AgentId, rows: list[Row]) -> list[int]:
+async def _put_piece(driver: Driver, rows: list[Row]) -> list[int]:
     """One statement over arrays."""
     index = [
         (number, doc, length, text)
         for number, row in enumerate(rows, 1)
-        for doc, (length, text) in enumerate(zip(row.index.lengths, row.index.texts, strict=True))
+        for doc, (length, text) in enumerate(zip(row.words.lengths, row.words.texts, strict=True))
     ]
-    summary = _Summary(place)
+    summary = _Summary()
     for row in rows:
         summary.add(row)
     arrays = {f"{name}_each": [row.columns[name] for row in rows] for name in _OWN_COLUMNS}
@@ -175,7 +191,7 @@ async def _put_piece(driver: Driver, place: AgentId, rows: list[Row]) -> list[in
         {
             **arrays,
             "agent_id": rows[0].columns["agent_id"],
-            "fork_idx": place.fork_idx,
+            "fork_idx": rows[0].columns["fork_idx"],
             "numbers": numbers,
             "docs": docs,
             "lens": lengths,
@@ -202,35 +218,27 @@ def _pieces(rows: Iterable[Row]) -> Iterator[list[Row]]:
 class _Summary:
     """What messages of one agent add to their session's line."""
 
-    def __init__(self, place: AgentId) -> None:
-        self._place = place
+    def __init__(self) -> None:
         self._count = 0
         self._last = ""
-        self._titles: list[str | None] = [None, None]
+        self._first: list[dict[str, Any]] = []
 
     def add(self, row: Row) -> None:
         """Count one more."""
-        if self._count < 2:
-            self._titles[self._count] = row.title
         self._count += 1
         self._last = max(self._last, row.columns["created_at"])
+        if self._count <= 2:
+            self._first.append(row.columns)
 
     def params(self) -> dict[str, Any]:
         """Of ``session_add_messages``."""
+        one = self._first[0]
         return {
-            "session_id": self._place.session_id,
+            "session_id": one["session_id"],
             "messages": self._count,
             "last": self._last,
-            "trunk": _is_trunk(self._place),
-            "first": _is_first(self._place),
-            "title_first": self._titles[0],
-            "title_second": self._titles[1],
+            "trunk": one["trunk"],
+            "first": one["first"],
+            "title_first": one["title"],
+            "title_second": self._first[1]["title"] if self._count > 1 else None,
         }
-
-
-def _is_trunk(place: AgentId) -> int:
-    return int(place.fork_idx == 1)
-
-
-def _is_first(place: AgentId) -> int:
-    return int(place.fork_idx == 1 and place.agent_idx == 1)

@@ -21,7 +21,7 @@ from crowmem.ids import AgentId, build_agent_id, parse_agent_id
 from crowmem.values import moment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 MARK = "\ue000"  # begins the words that no text can hold
 SESSION, ROLE, WEEK = "s", "r", "w"  # every row has these
@@ -43,8 +43,15 @@ _STORED = re.compile(r"\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{6}\
 
 
 def scope_words(
-    session_id: str, agent_id: str, role: str, *, created_at: str, injected: bool = False, tools: Iterable[str] = ()
-) -> list[str]:
+    session_id: str,
+    agent_id: str,
+    role: str,
+    *,
+    created_at: str,
+    injected: bool = False,
+    tools: Iterable[str] = (),
+    is_now: bool = False,
+) -> Sequence[str]:
     """The scope words of a message, the same number for each of its documents.
 
     Args:
@@ -54,21 +61,37 @@ def scope_words(
         created_at: the message's stamp as stored.
         injected: whether its text was put in by a program, not written by the user.
         tools: names of the tools that it calls.
+        is_now: whether the stamp is of this moment.
     """
-    words = [word(SESSION, session_id), word(ROLE, role), stamp_word(created_at), *_agent_words(session_id, agent_id)]
+    if is_now or (_STORED.fullmatch(created_at) and created_at[:10] < _horizon(int(time.time() // 3600))):
+        words = _usual_words(session_id, agent_id, role, created_at[:10])
+    else:
+        words = _words(session_id, agent_id, role, moment(created_at))
     if injected:
-        words.append(MARK + INJECTED)
+        words = (*words, MARK + INJECTED)
     if tools:
-        words.extend(islice(dict.fromkeys(word(TOOL, tool) for tool in tools), MOST_TOOLS))
+        words = (*words, *islice(dict.fromkeys(word(TOOL, tool) for tool in tools), MOST_TOOLS))
     return words
 
 
+@functools.lru_cache(maxsize=1)
+def _horizon(hour: int) -> str:
+    """A day: what is stamped earlier lies not too far ahead of the clock. For an hour since 1970, as it is asked."""
+    return (datetime.fromtimestamp(hour * 3600, UTC) + _AHEAD).date().isoformat()
+
+
 @functools.lru_cache(maxsize=4096)
-def _agent_words(session_id: str, agent_id: str) -> tuple[str, ...]:
-    """The words of an agent; none for its session's first."""
+def _usual_words(session_id: str, agent_id: str, role: str, day: str) -> tuple[str, ...]:
+    """`_words` of any moment of a day that lies not ahead of the clock."""
+    return _words(session_id, agent_id, role, moment(day))
+
+
+def _words(session_id: str, agent_id: str, role: str, stamp: datetime) -> tuple[str, ...]:
+    """What does not depend on the message itself."""
+    words = [word(SESSION, session_id), word(ROLE, role), week_word(stamp)]
     if agent_id == build_agent_id(session_id, 1):
-        return ()
-    words = [MARK + OTHER_AGENT, word(AGENT, agent_id)]
+        return tuple(words)
+    words += [MARK + OTHER_AGENT, word(AGENT, agent_id)]
     parts = agent_parts(agent_id)
     if parts.agent_idx != 1:
         words += [MARK + LATER_INDEX, word(INDEX, str(parts.agent_idx))]
@@ -96,24 +119,6 @@ def agent_parts(agent_id: str) -> AgentId:
         return parse_agent_id(agent_id)
     except InvalidValue:
         return AgentId(agent_id, 1, 1)
-
-
-def stamp_word(created_at: str) -> str:
-    """The word of a stored stamp's week, as `week_word`; days of the past are remembered."""
-    if _STORED.fullmatch(created_at) and created_at[:10] < _horizon(int(time.time() // 3600)):
-        return _day_word(created_at[:10])
-    return week_word(moment(created_at))
-
-
-@functools.lru_cache(maxsize=1)
-def _horizon(hour: int) -> str:
-    """A day: what is stamped earlier lies not too far ahead of the clock. For an hour since 1970, as it is asked."""
-    return (datetime.fromtimestamp(hour * 3600, UTC) + _AHEAD).date().isoformat()
-
-
-@functools.lru_cache(maxsize=4096)
-def _day_word(day: str) -> str:
-    return week_word(moment(day))
 
 
 def week_word(stamp: datetime) -> str:

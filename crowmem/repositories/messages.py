@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from crowmem.content import content_texts
 from crowmem.errors import InvalidValue
-from crowmem.ids import parse_agent_id
 from crowmem.image_keeping import keep, put_back
 from crowmem.images import extract
-from crowmem.message_rows import PIECE_ROWS, Row, make_row, put, put_many
+from crowmem.message_rows import PIECE_ROWS, Row, make_row, place_of, put, put_many
 from crowmem.operation import M, Repository, operation
 from crowmem.records import Message
 from crowmem.statement import statement
@@ -20,7 +19,6 @@ from crowmem.values import (
     check_list,
     check_optional_text,
     check_range,
-    check_text,
     check_texts,
     optional_time_text,
 )
@@ -78,14 +76,14 @@ class Messages(Repository[M]):
                 image that is no key; nothing was written.
             OutcomeUnknown: the connection broke; look whether it is there before adding it again.
         """
-        place = parse_agent_id(check_text("agent_id", agent_id))
+        place = place_of(agent_id)
         stem, dialect = self._store.stem, self._driver.dialect
         found = None if self._holds_no_image(message) else extract(message, "message")  # type: ignore[arg-type]
         kept = message if found is None else found.message
         row = make_row(agent_id, place, kept, usage, created_at, injected, stem, dialect, "message")
         if found is None or not found.keys:
-            return await put(self._driver, place, row)
-        return await keep(self._driver, self._store, found.blobs, lambda tx: put(tx, place, row))
+            return await put(self._driver, row)
+        return await keep(self._driver, self._store, found.blobs, lambda tx: put(tx, row))
 
     @operation
     async def add_many(
@@ -112,7 +110,7 @@ class Messages(Repository[M]):
         Raises:
             InvalidValue: as for `add`, naming the message's place in the list, or lists of different lengths.
         """
-        place = parse_agent_id(check_text("agent_id", agent_id))
+        place = place_of(agent_id)
         given = check_list("messages", messages)
         kept, blobs, refers = self._without_images(given)
         columns = zip(
@@ -130,8 +128,8 @@ class Messages(Repository[M]):
         if len(given) <= PIECE_ROWS:
             rows = list(rows)  # so that what is wrong with one of them is found before a transaction begins
         if not refers:
-            return await put_many(self._driver, place, rows) if given else []
-        return await keep(self._driver, self._store, blobs, lambda tx: put_many(tx, place, rows))
+            return await put_many(self._driver, rows) if given else []
+        return await keep(self._driver, self._store, blobs, lambda tx: put_many(tx, rows))
 
     def _without_images(self, messages: list[Any]) -> tuple[list[Any], dict[str, bytes], bool]:
         """Messages as they are stored, the images taken out of them, and whether any message names an image."""
@@ -190,7 +188,7 @@ class Messages(Repository[M]):
         return ",".join(texts)
 
     async def _texts(self, agent_id: str) -> list[str]:
-        place = parse_agent_id(check_text("agent_id", agent_id))
+        place = place_of(agent_id)
         loading = LOAD if place.fork_idx <= 1 else VIEW
         return [text for (text,) in await self._many(loading, agent_id=agent_id)]
 
@@ -299,7 +297,7 @@ class Messages(Repository[M]):
             agent_id: a trunk agent or a fork.
             fallback: returned when there is none.
         """
-        parse_agent_id(check_text("agent_id", agent_id))
+        place_of(agent_id)
         for (text,) in await self._many(RECENT, agent_id=agent_id, limit=100):
             if found := _assistant_text(json.loads(text)):
                 return found
