@@ -8,14 +8,6 @@ select * from main.messages where id = :id;
 -- The messages of one agent's own rows, oldest first, as the text stored.
 select data from main.messages where agent_id = :agent_id order by id;
 
--- name: message_hole :one int
--- The last id before the first gap after an id and up to another; null when there is no gap.
-select min(prior) from (
-    select id, lag(id, 1, cast(:after_id as bigint)) over (order by id) as prior
-    from main.messages where id > :after_id and id <= :upto
-) run
-where id <> prior + 1;
-
 -- name: message_recent :many text
 -- The newest assistant messages of one agent's own rows, newest first.
 select data from main.messages where agent_id = :agent_id and role = 'assistant' order by id desc limit :limit;

@@ -91,8 +91,18 @@ from main.messages;
 
 -- name: message_writers :one int
 -- How many of these transactions are still open.
+-- only: postgres; on SQLite none ever are.
 select count(distinct virtualtransaction) from pg_locks
 where virtualtransaction = any(string_to_array(:writers, ','));
+
+-- name: message_hole :one int
+-- The last id before the first gap after an id and up to another; null when there is no gap.
+-- only: postgres; on SQLite ids become visible in their order, so nobody waits behind a gap.
+select min(prior) from (
+    select id, lag(id, 1, cast(:after_id as bigint)) over (order by id) as prior
+    from main.messages where id > :after_id and id <= :upto
+) run
+where id <> prior + 1;
 
 -- name: message_follow :many Message
 -- Messages after an id and up to another, oldest first.

@@ -101,11 +101,6 @@ limit :limit offset :offset;
 -- differs: one writer at a time, so ids become visible in their order and nobody holds a smaller one.
 select coalesce(max(id), 0), '' from messages;
 
--- name: message_writers :one int
--- How many of these transactions are still open.
--- differs: none ever are.
-select 0;
-
 -- name: message_follow :many Message
 -- Messages after an id and up to another, oldest first.
 select m.* from messages m
