@@ -95,7 +95,7 @@ def fill(memory: Memory, start: int, count: int) -> None:
     for number in range(start, count):
         session = f"session-{number:05}"
         with memory.transaction() as tx:
-            tx.agents.create(f"{session}-1-1", session, model_identifier="model", cwd=f"/work/{number % 20}")
+            tx.agents.create(f"{session}-1-1", session, model_identifier="model", cwd=f"/srv/{number % 20}")
             tx.messages.add_many(
                 f"{session}-1-1",
                 [{"role": "user", "content": f"message {place} of {session}"} for place in range(PAGE)],

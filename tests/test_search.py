@@ -156,9 +156,9 @@ def test_an_exclusion_concerns_the_row_it_stands_in(memory):
 def team(memory):
     """Messages of several agents that all hold the word common, each named by what is special about it."""
     base = datetime(2026, 3, 1, tzinfo=UTC)
-    memory.agents.create("a-1-1", "a", cwd="/work/one", model_identifier="m1")
-    memory.agents.create("a-2-1", "a", agent_idx=2, cwd="/work/one", model_identifier="m2")
-    memory.agents.create("b-1-1", "b", cwd="/work/two", model_identifier="m1")
+    memory.agents.create("a-1-1", "a", cwd="/srv/one", model_identifier="m1")
+    memory.agents.create("a-2-1", "a", agent_idx=2, cwd="/srv/one", model_identifier="m2")
+    memory.agents.create("b-1-1", "b", cwd="/srv/two", model_identifier="m1")
     names = {}
 
     def add(name, agent_id, days, **message):
@@ -207,11 +207,11 @@ LIMITS = [
     ({"roles": []}, set()),
     ({"tools": ["bash", "none"]}, {"tool"}),
     ({"injected": False, "session_id": "a"}, {"first", "answer", "tool", "compacted", "forked"}),
-    ({"cwd": "/work/one", "agent_idx": 1}, {"first", "answer", "tool", "wrapper", "forked"}),
-    ({"cwd": "/work/none"}, set()),
+    ({"cwd": "/srv/one", "agent_idx": 1}, {"first", "answer", "tool", "wrapper", "forked"}),
+    ({"cwd": "/srv/none"}, set()),
     ({"model": "m1", "session_id": "b"}, {"other", "old", "wild", "ahead"}),
     ({"model": "m2"}, {"compacted"}),
-    ({"cwd": "/work/two", "model": "m2"}, set()),
+    ({"cwd": "/srv/two", "model": "m2"}, set()),
     ({"after": "2026-03-02T00:00:00+00:00", "before": "2026-03-04T00:00:00+00:00"}, {"tool"}),
     ({"after": "2026-03-02T23:59:59+00:00"}, {"tool", "wrapper", "compacted", "forked", "other", "ahead"}),
     ({"before": "2026-03-02T00:00:00+00:00"}, {"first", "old", "wild"}),
