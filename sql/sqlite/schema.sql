@@ -192,19 +192,19 @@ CREATE TRIGGER message_intake_insert instead of insert on message_intake begin
         new.total_tokens, new.indexed, new.injected);
     -- replace: a table that another program made may give a deleted newest row's number out again
     insert or replace into message_index (rowid, text, scope) values (new.id << 6, new.text, new.scope);
-    -- as session_add_messages
-    insert into session_summaries as s
+    -- as session_add_messages; without an alias, which an older SQLite does not read in a trigger
+    insert into session_summaries
         (session_id, all_activity, all_messages, trunk_activity, trunk_messages, first_messages)
     values (new.session_id, new.created_at, 1, case when new.trunk = 1 then new.created_at else '' end, new.trunk, new.first)
     on conflict (session_id) do update set
-        all_activity = case when s.all_messages = 0 or s.all_activity < excluded.all_activity
-            then excluded.all_activity else s.all_activity end,
-        all_messages = s.all_messages + 1,
-        trunk_activity = case when new.trunk = 1 and (s.trunk_messages = 0 or s.trunk_activity < excluded.trunk_activity)
-            then excluded.trunk_activity else s.trunk_activity end,
-        trunk_messages = s.trunk_messages + new.trunk,
-        first_messages = s.first_messages + new.first,
-        title = coalesce(s.title, case when new.first = 1 and s.first_messages = 1 then new.title end);
+        all_activity = case when all_messages = 0 or all_activity < excluded.all_activity
+            then excluded.all_activity else all_activity end,
+        all_messages = all_messages + 1,
+        trunk_activity = case when new.trunk = 1 and (trunk_messages = 0 or trunk_activity < excluded.trunk_activity)
+            then excluded.trunk_activity else trunk_activity end,
+        trunk_messages = trunk_messages + new.trunk,
+        first_messages = first_messages + new.first,
+        title = coalesce(title, case when new.first = 1 and first_messages = 1 then new.title end);
 end;
 
 CREATE TABLE image_refs (
