@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from typing import Any
 
 import pytest
 
 from crowmem import Memory
-from crowmem.errors import Closed
+from crowmem.errors import Closed, Unsupported
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
 
@@ -78,3 +79,75 @@ def test_every_process_gets_its_own_answers(dialect: str, request: Any, tmp_path
         assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0, 0, 0]
         for number in range(1, 4):
             assert memory.messages.load(f"s{number}-1-1") == [{"n": number}, {"from": "child"}]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_what_a_child_writes_outlives_its_parents_store(tmp_path: Any) -> None:
+    memory = Memory.open(tmp_path / "x.db")
+    memory.messages.add("s-1-1", {"n": 0})
+    (child_says, to_parent), (parent_says, to_child) = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        os.close(to_child)  # its own end: when the parent is gone, reading ends
+        try:
+            memory.messages.add("s-1-1", {"n": 1})
+            os.write(to_parent, b"x")
+            os.read(parent_says, 1)
+            memory.messages.add("s-1-1", {"n": 2})
+            code = 0
+        finally:
+            os.write(to_parent, b"x")
+            os.read(parent_says, 1)
+            os._exit(code)
+    os.read(child_says, 1)
+    memory.close()  # this process's last connection: it must not take the log away from the child
+    os.write(to_child, b"x")
+    os.read(child_says, 1)
+    with Memory.open(tmp_path / "x.db") as again:
+        assert again.messages.load("s-1-1") == [{"n": 0}, {"n": 1}, {"n": 2}]
+    os.write(to_child, b"x")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    with Memory.open(tmp_path / "x.db") as again:
+        assert again.messages.load("s-1-1") == [{"n": 0}, {"n": 1}, {"n": 2}]
+        assert again.check(deep=True) == []
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_children_forked_beside_busy_threads_can_write(tmp_path: Any) -> None:
+    with Memory.open(tmp_path / "x.db", busy_timeout_s=60) as memory:
+        done = threading.Event()
+
+        def work() -> None:
+            while not done.is_set():
+                memory.messages.add("threads-1-1", {"n": 1})
+                memory.sessions.list()
+                memory.mailbox.wait("nobody", timeout_s=0.001)
+
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        codes = [in_child(lambda: memory.messages.add("children-1-1", {"n": 1})) for _ in range(20)]
+        done.set()
+        for thread in threads:
+            thread.join()
+        assert codes == [0] * 20
+        assert len(memory.messages.load("children-1-1")) == 20
+        assert memory.check(deep=True) == []
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_child_forked_inside_a_transaction_may_not_write(tmp_path: Any) -> None:
+    with Memory.open(tmp_path / "x.db") as memory:
+        with memory.transaction() as tx:
+            tx.messages.add("s-1-1", {"n": 1})
+
+            def work() -> None:
+                for store in (memory, Memory.open(tmp_path / "x.db")):
+                    with pytest.raises(Unsupported, match="forked"):
+                        store.messages.add("s-1-1", {"n": "child"})
+                    assert store.messages.load("s-1-1") == []
+
+            assert in_child(work) == 0
+            tx.messages.add("s-1-1", {"n": 2})
+        assert memory.messages.load("s-1-1") == [{"n": 1}, {"n": 2}]

@@ -13,6 +13,7 @@ import json
 import os
 import threading
 import time
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -20,8 +21,9 @@ import apsw
 from crowmem.drivers.codec import record_maker
 from crowmem.drivers.filesystems import shares_memory
 from crowmem.drivers.sqlite_errors import FAILURES, translate, translated
+from crowmem.drivers.sqlite_fork import follow, is_spoilt
 from crowmem.drivers.turn import Turn, give_back, turn_for
-from crowmem.errors import Busy, Closed, NotFound, Unavailable
+from crowmem.errors import Busy, Closed, NotFound, Unavailable, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -33,8 +35,6 @@ STATEMENT_CACHE = 400  # room for the whole catalogue
 PROGRESS_STEPS = 20_000  # virtual machine steps between looks for Ctrl-C, some 1 ms
 LOG_LIMIT_BYTES = 64 * 1024 * 1024  # the log file is cut back to this after a checkpoint
 NAPS_S = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005)  # SQLite's own naps grow to 100 ms, which starves
-
-_leaked: list[apsw.Connection] = []  # a forked child must never close what its parent still uses
 
 
 class SqliteFile:
@@ -68,11 +68,14 @@ class SqliteFile:
         self.on_connect = ""
         self.closed = False
         self._reset()
+        if path is not None:
+            follow(self)
 
     def _reset(self) -> None:
         self.pid = os.getpid()
-        self._real = os.path.realpath(self.name) if self.path else ""
-        self.turn: Turn = turn_for(self._real) if self.path else Turn()
+        self.real = os.path.realpath(self.name) if self.path else ""
+        self.turn: Turn = turn_for(self.real) if self.path else Turn()
+        self._all: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
         self._writer: apsw.Connection | None = None
         self._readers: list[apsw.Connection] = []
         self._lent: set[apsw.Connection] = set()
@@ -85,10 +88,28 @@ class SqliteFile:
         if self.closed:
             raise Closed(f"the store {self.name} was closed; open it again")
         if self.pid != os.getpid():
-            kept = [*self._readers, *self._lent, *([self._writer] if self._writer else [])]
-            _leaked.extend(kept)
-            _keep_for_ever(kept)
             self._reset()
+
+    def pause(self, until: float) -> bool:
+        """Before a fork: wait until no connection reads, and let none begin; False when the time is up."""
+        while self._mutex.acquire(timeout=max(0.0, until - time.monotonic())):
+            if not self._lent:
+                return True
+            self._mutex.release()
+            time.sleep(NAPS_S[0])
+            if time.monotonic() >= until:
+                break
+        return False
+
+    def resume(self) -> None:
+        """After a fork: readers go on."""
+        self._mutex.release()
+
+    def inherited(self) -> list[apsw.Connection]:
+        """In a forked child: the parent's connections, which are nobody's from now on."""
+        found = [] if self.pid == os.getpid() else list(self._all)
+        self._all.clear()
+        return found
 
     def _connect(self, *, reader: bool) -> apsw.Connection:
         if self.path is None:
@@ -96,6 +117,7 @@ class SqliteFile:
         else:
             flags = apsw.SQLITE_OPEN_READONLY if self.read_only else apsw.SQLITE_OPEN_READWRITE
             connection = apsw.Connection(self.name, flags=flags, statementcachesize=STATEMENT_CACHE)
+        self._all.add(connection)
         connection.convert_binding = as_json
         connection.set_busy_handler(_Patience(self.busy_timeout_s))
         connection.set_progress_handler(_go_on, PROGRESS_STEPS)
@@ -143,8 +165,20 @@ class SqliteFile:
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
     def open_reader(self) -> apsw.Connection:
-        """A reading connection for one thread's own use, which closes it."""
-        return self._connect(reader=True)
+        """A reading connection for one thread's own use `using` it, which closes it."""
+        with self._mutex:
+            return self._connect(reader=True)
+
+    @contextlib.contextmanager
+    def using(self, connection: apsw.Connection) -> Iterator[apsw.Connection]:
+        """A connection of a thread's own, while it runs something."""
+        with self._mutex:
+            self._lent.add(connection)
+        try:
+            yield connection
+        finally:
+            with self._mutex:
+                self._lent.discard(connection)
 
     @property
     def writer(self) -> apsw.Connection:
@@ -167,12 +201,10 @@ class SqliteFile:
         with self._mutex:
             if self._readers:
                 connection = self._readers.pop()
-                self._lent.add(connection)
-                return connection
-        if self.path is not None and self.read_only and not self.path.exists():
-            raise NotFound(f"there is no store at {self.name}: check the path, or open it without read_only")
-        connection = self._connect(reader=True)
-        with self._mutex:
+            elif self.path is not None and self.read_only and not self.path.exists():
+                raise NotFound(f"there is no store at {self.name}: check the path, or open it without read_only")
+            else:
+                connection = self._connect(reader=True)  # within the lock, or a fork could fall into it
             self._lent.add(connection)
         return connection
 
@@ -198,6 +230,11 @@ class SqliteFile:
         """The writing connection, when it is this caller's turn; the turn is to be released."""
         self.check()
         turn = self.turn
+        if is_spoilt(self.real):
+            raise Unsupported(
+                f"{self.name}: this process was forked while its parent was using the store, and can only read it; "
+                "fork outside transactions, or open the store in a process that is not forked"
+            )
         if turn.held:
             raise Busy(
                 f"{self.name}: this thread has a transaction open here, and would wait for itself; "
@@ -333,7 +370,7 @@ class SqliteFile:
             if waits:
                 self.turn.release()
             if self.closed and self.path is not None:
-                give_back(self._real, self.turn)
+                give_back(self.real, self.turn)
 
 
 class _Patience:
@@ -399,11 +436,3 @@ def roll_back(connection: apsw.Connection) -> None:
     """End a transaction that failed, if SQLite has not ended it already."""
     if connection.in_transaction:
         connection.execute("rollback")
-
-
-def _keep_for_ever(objects: list[Any]) -> None:
-    """Never let these be finalised, not even at exit."""
-    import ctypes
-
-    for one in objects:
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))

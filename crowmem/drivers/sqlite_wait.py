@@ -116,7 +116,8 @@ class _Eye:
         if self._connection is None:
             self._connection = self._file.open_reader()
             self.inotify = _watch(self._file.name + "-wal", self._file.name)
-        version = int(self._connection.pragma("data_version"))
+        with self._file.using(self._connection) as connection:
+            version = int(connection.pragma("data_version"))
         if version != self._version:
             self._version, self._pending, self._alert_until = version, True, 0.0
         return self._pending
@@ -147,7 +148,8 @@ class _Eye:
 
         if self._connection is None:
             return self._file.run(look, {"topics": topics})
-        return execute(self._connection, look, {"topics": topics})
+        with self._file.using(self._connection) as connection:
+            return execute(connection, look, {"topics": topics})
 
     def close(self) -> None:
         """Close the connection and the watch."""

@@ -40,6 +40,21 @@ class Turn:
 
     def acquire(self, timeout_s: float) -> bool:
         """Wait for the turn; False when the time is up."""
+        began = time.monotonic()
+        if not self.hold(timeout_s):
+            return False
+        if self.among_processes is None:
+            return True
+        got = False
+        try:
+            got = self.among_processes.acquire(timeout_s - (time.monotonic() - began))
+        finally:
+            if not got:
+                self.let_go()
+        return got
+
+    def hold(self, timeout_s: float) -> bool:
+        """Wait for this process's turn only, to be ended by `let_go`; False when the time is up."""
         with self._mutex:
             gate = None
             if self._taken:
@@ -47,26 +62,17 @@ class Turn:
                 gate.acquire()
                 self._waiting.append(gate)
             self._taken = True
-        began = time.monotonic()
         if gate is not None and not self._wait(gate, timeout_s):
             return False
         self._owner = threading.get_ident()
-        if self.among_processes is None:
-            return True
-        got = False
-        try:
-            got = self.among_processes.acquire(timeout_s - (time.monotonic() - began if gate is not None else 0.0))
-        finally:
-            if not got:
-                self._hand_on()
-        return got
+        return True
 
     def _wait(self, gate: threading.Lock, timeout_s: float) -> bool:
         try:
             got = gate.acquire(timeout=min(timeout_s, threading.TIMEOUT_MAX))
         except BaseException:  # Ctrl-C while waiting
             if not self._leave(gate):
-                self._hand_on()
+                self.let_go()
             raise
         return got or not self._leave(gate)
 
@@ -83,9 +89,10 @@ class Turn:
         """Hand the turn to whoever came next, here and in other processes."""
         if self.among_processes is not None:
             self.among_processes.release()
-        self._hand_on()
+        self.let_go()
 
-    def _hand_on(self) -> None:
+    def let_go(self) -> None:
+        """Hand this process's turn on."""
         self._owner = None
         with self._mutex:
             if self._waiting:
