@@ -112,7 +112,7 @@ def load(path: str | os.PathLike[str] | None = None, env: Mapping[str, str] | No
 def resolve_url(argument: str | os.PathLike[str] | None, env: Mapping[str, str], config: Config) -> str:
     """The address to open: the argument, or ``CROW_DB_URI``, or the configured ``db_uri``, or the default file."""
     if argument is not None:
-        return os.fspath(argument)
+        return os.fspath(argument) if isinstance(argument, os.PathLike) else argument
     return env.get("CROW_DB_URI") or config.db_uri or DEFAULT_STORE
 
 

@@ -51,8 +51,8 @@ def normalize(url: str | os.PathLike[str]) -> Target:
     Raises:
         ConfigError: anything else; a password in it is not repeated.
     """
-    text = os.fspath(url)
-    if not isinstance(text, str) or not text.strip() or "\0" in text:
+    text = os.fspath(url) if isinstance(url, (str, os.PathLike)) else url
+    if not isinstance(text, str) or not text.strip() or "\0" in text or not _is_utf8(text):
         raise ConfigError(f"the store's address is {text!r}, expected a path, a sqlite:/// URI or a postgresql:// URL")
     if text.startswith("file:"):
         return _sqlite(text[5:].removeprefix("//"), escaped=True)
@@ -72,6 +72,15 @@ def normalize(url: str | os.PathLike[str]) -> Target:
         uri = f"postgresql://{rest}"
         return Target("postgres", uri, safe_url(uri))
     raise ConfigError(f"{safe_url(text)!r} has the scheme {kind!r}: expected a path, sqlite:/// or postgresql://")
+
+
+def _is_utf8(text: str) -> bool:
+    """Whether SQLite can take it: a name with other bytes in it, which Python shows as half characters, it cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def safe_url(url: str) -> str:

@@ -67,6 +67,8 @@ def test_no_password_is_shown(tmp_path: Path) -> None:
     [
         ({"url": "mysql://x"}, ConfigError),
         ({"url": ""}, ConfigError),
+        ({"url": 5}, ConfigError),
+        ({"url": "half\udc80.db"}, ConfigError),
         ({"durability": "some"}, InvalidValue),
         ({"pool_size": 0}, InvalidValue),
         ({"busy_timeout_s": -1}, InvalidValue),
