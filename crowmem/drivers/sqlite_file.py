@@ -22,6 +22,7 @@ from crowmem.drivers.codec import record_maker
 from crowmem.drivers.filesystems import shares_memory
 from crowmem.drivers.sqlite_errors import FAILURES, translate, translated
 from crowmem.drivers.sqlite_fork import follow, is_spoilt
+from crowmem.drivers.sqlite_group import Group
 from crowmem.drivers.turn import Turn, give_back, turn_for
 from crowmem.errors import Busy, Closed, NotFound, Unavailable, Unsupported
 
@@ -75,6 +76,7 @@ class SqliteFile:
         self.pid = os.getpid()
         self.real = os.path.realpath(self.name) if self.path else ""
         self.turn: Turn = turn_for(self.real) if self.path else Turn()
+        self.group = Group(self)
         self._all: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
         self._writer: apsw.Connection | None = None
         self._readers: list[apsw.Connection] = []
@@ -257,7 +259,7 @@ class SqliteFile:
     def run(self, statement: Statement, params: Mapping[str, Any]) -> list[Any]:
         """Run one statement that commits alone."""
         if statement.writes or self.path is None:
-            return self.run_writing(self.take(), statement, params)
+            return self.group.run(statement, params)
         self.check()
         return self.run_reading(self.borrow(), statement, params)
 
@@ -416,8 +418,10 @@ def execute_batch(connection: apsw.Connection, statement: Statement, rows: Itera
 
 
 def as_json(_cursor: apsw.Cursor, _number: int, value: Any) -> Any:
-    """Lists and dicts travel as JSON text; apsw asks only about what it cannot bind, and refuses what comes back so."""
-    return json.dumps(value) if type(value) is list or type(value) is dict else value
+    """Lists and dicts travel as JSON text; apsw asks only about what it cannot bind itself."""
+    if type(value) is list or type(value) is dict:
+        return json.dumps(value)
+    raise TypeError(f"a value of type {type(value).__name__} cannot be bound")
 
 
 def check_open(connection: apsw.Connection, store: str) -> None:

@@ -1,0 +1,215 @@
+"""Many writers at once: threads, processes and tasks that each add to a session of their own for some seconds.
+
+SQLite has one writer at a time, so 16 threads should together do what one does, evenly and without long waits;
+PostgreSQL should do more. The bars, as shares: 16 threads of SQLite at least 0.8 of one writer's rate, the slowest at
+least 0.6 of the mean, no wait of half a second; PostgreSQL at least twice one writer with a pool of 10; the same for 4
+processes; 64 threads on a pool of 4 and 2,000 tasks without any that starves; nothing lost, no errors.
+
+Run: python bench/writers.py [--dialect sqlite] [--only "16 threads"] [--seconds 5]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from floors import messages
+from harness import Report, arguments, folder_on_disk, loopback, postgres
+
+from crowmem import AsyncMemory, Memory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SIZE = 500
+THREADS, TASKS, POOL = 16, 2000, 10
+WORST_S = 0.5
+
+
+@dataclass
+class Writer:
+    """What one of the writers saw."""
+
+    waits_s: list[float] = field(default_factory=list)
+    error: str = ""
+
+    @property
+    def done(self) -> int:
+        """Messages that were acknowledged."""
+        return len(self.waits_s)
+
+
+def write(memory: Memory, name: str, until: float, seen: Writer) -> None:
+    """Add messages to one session until a moment of the monotonic clock."""
+    given = messages(50, SIZE)
+    try:
+        while (began := time.monotonic()) < until:
+            memory.messages.add(f"{name}-1-1", given[seen.done % len(given)])
+            seen.waits_s.append(time.monotonic() - began)
+    except Exception as error:  # the run goes on and reports it
+        seen.error = f"{type(error).__name__}: {error}"
+
+
+def threads(url: str, prefix: str, count: int, seconds: float, **settings: Any) -> list[Writer]:
+    """So many threads with one Memory."""
+    seen = [Writer() for _ in range(count)]
+    with Memory.open(url, **settings) as memory:
+        memory.messages.add(f"{prefix}warm-1-1", {"role": "user", "content": "warm"})
+        until = time.monotonic() + seconds
+        running = [
+            threading.Thread(target=write, args=(memory, f"{prefix}{number}", until, one))
+            for number, one in enumerate(seen)
+        ]
+        for thread in running:
+            thread.start()
+        for thread in running:
+            thread.join()
+    return seen
+
+
+def processes(url: str, prefix: str, count: int, seconds: float) -> list[Writer]:
+    """So many processes with a Memory each; they begin together."""
+    start = time.time() + 2
+    command = [sys.executable, __file__, "--writer", url, str(start), str(seconds)]
+    running = [
+        subprocess.Popen([*command, f"{prefix}{number}"], stdout=subprocess.PIPE, text=True) for number in range(count)
+    ]
+    return [Writer(**json.loads(one.communicate()[0])) for one in running]
+
+
+def one_process(url: str, start: str, seconds: str, name: str) -> None:
+    """What one of the processes does."""
+    seen = Writer()
+    with Memory.open(url) as memory:
+        memory.messages.add(f"{name}-1-1", {"role": "user", "content": "warm"})
+        time.sleep(max(0.0, float(start) - time.time()))
+        write(memory, name, time.monotonic() + float(seconds), seen)
+    print(json.dumps({"waits_s": seen.waits_s, "error": seen.error}))
+
+
+def tasks(url: str, prefix: str, count: int, seconds: float) -> list[Writer]:
+    """So many tasks of one event loop with one AsyncMemory."""
+    seen = [Writer() for _ in range(count)]
+    given = messages(50, SIZE)
+
+    async def task(memory: AsyncMemory, name: str, until: float, one: Writer) -> None:
+        try:
+            while (began := time.monotonic()) < until:
+                await memory.messages.add(f"{name}-1-1", given[one.done % len(given)])
+                one.waits_s.append(time.monotonic() - began)
+        except Exception as error:
+            one.error = f"{type(error).__name__}: {error}"
+
+    async def run() -> None:
+        async with AsyncMemory.open(url, pool_size=POOL) as memory:
+            await memory.messages.add(f"{prefix}warm-1-1", {"role": "user", "content": "warm"})
+            until = time.monotonic() + seconds
+            await asyncio.gather(*(task(memory, f"{prefix}{number}", until, one) for number, one in enumerate(seen)))
+
+    asyncio.run(run())
+    return seen
+
+
+def record(
+    report: Report, case: str, url: str, prefix: str, run: Callable[..., list[Writer]], count: int, **settings: Any
+) -> float:
+    """Run one case, record it, and return its rate."""
+    seconds = report.options.seconds
+    with Memory.open(url) as memory:
+        before = memory.status().rows["messages"]
+    started = time.monotonic()
+    seen = run(url, prefix, count, seconds, **settings)
+    took = time.monotonic() - started
+    with Memory.open(url) as memory:
+        kept = memory.status().rows["messages"] - before
+    every = sorted(wait for one in seen for wait in one.waits_s)
+    done = len(every)
+    warm = count if run is processes else 1
+    mean = done / count
+    report.row(
+        case,
+        "crowmem",
+        writers=count,
+        messages_s=round(done / seconds),
+        slowest_of_mean=round(min(one.done for one in seen) / mean, 3) if mean else 0.0,
+        p50_ms=round(every[done // 2] * 1000, 2) if done else 0.0,
+        p99_ms=round(every[done * 99 // 100] * 1000, 1) if done else 0.0,
+        worst_ms=round(every[-1] * 1000, 1) if done else 0.0,
+        errors=sum(bool(one.error) for one in seen),
+        first_error=next((one.error for one in seen if one.error), ""),
+        lost=done + warm - kept,
+        took_s=round(took, 2),
+    )
+    return done / seconds
+
+
+def sqlite(report: Report, folder: Path) -> None:
+    """One thread, 16 threads, 4 processes, 16 tasks."""
+    url = str(folder / "crow.db")
+    Memory.open(url).close()
+    rates = {
+        "1 thread": lambda: record(report, "sqlite 1 thread", url, "a", threads, 1),
+        "16 threads": lambda: record(report, "sqlite 16 threads", url, "b", threads, THREADS),
+        "4 processes": lambda: record(report, "sqlite 4 processes", url, "c", processes, 4),
+        "16 tasks": lambda: record(report, "sqlite 16 tasks", url, "d", tasks, THREADS),
+    }
+    compare(report, "sqlite", rates, {"16 threads": 0.8, "4 processes": 0.8, "16 tasks": 0.8}, "1 thread")
+
+
+def server(report: Report, url: str) -> None:
+    """One thread, 16 on a pool of 10, 64 on a pool of 4, 4 processes, 2,000 tasks."""
+    Memory.open(url).close()
+    rates = {
+        "1 thread": lambda: record(report, "postgres 1 thread", url, "a", threads, 1),
+        "16 threads": lambda: record(report, "postgres 16 threads", url, "b", threads, THREADS, pool_size=POOL),
+        "64 threads on 4": lambda: record(report, "postgres 64 threads on 4", url, "c", threads, 64, pool_size=4),
+        "4 processes": lambda: record(report, "postgres 4 processes", url, "d", processes, 4),
+        "2,000 tasks": lambda: record(report, "postgres 2,000 tasks", url, "e", tasks, TASKS),
+    }
+    compare(report, "postgres", rates, {"16 threads": 2.0, "4 processes": 2.0}, "1 thread")
+    compare(report, "postgres", {}, {"2,000 tasks": 0.9}, "16 threads")
+
+
+_measured: dict[tuple[str, str], float] = {}
+
+
+def compare(
+    report: Report, dialect: str, rates: dict[str, Callable[[], float]], bars: dict[str, float], base: str
+) -> None:
+    """Measure what is wanted, and set each rate against that of another case."""
+    for name, measure in rates.items():
+        if report.wants(f"{dialect} {name}") or name == base:
+            _measured[dialect, name] = measure()
+    for name, bar in bars.items():
+        if (dialect, name) in _measured and (dialect, base) in _measured:
+            share = _measured[dialect, name] / _measured[dialect, base]
+            report.row(f"{dialect} {name}", f"of {base}", share=round(share, 3), bar=bar, holds=share >= bar)
+
+
+def main() -> None:
+    """Run the cases that the command line asks for."""
+    if sys.argv[1:2] == ["--writer"]:
+        one_process(*sys.argv[2:])
+        return
+    parser = arguments(__doc__ or "")
+    parser.add_argument("--seconds", type=float, default=5.0, help="how long each case writes")
+    options = parser.parse_args()
+    report = Report("writers", options, message_bytes=SIZE, durability="full")
+    if report.wants_dialect("sqlite"):
+        with folder_on_disk() as folder:
+            sqlite(report, folder)
+    if report.wants_dialect("postgres"):
+        with postgres() as running:
+            server(report, loopback(running, "crow"))
+    report.table()
+
+
+if __name__ == "__main__":
+    main()
