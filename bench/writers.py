@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 SIZE = 500
 THREADS, TASKS, POOL = 16, 2000, 10
 WORST_S = 0.5
+GIVEN = messages(200, SIZE)
 
 
 @dataclass
@@ -48,10 +49,9 @@ class Writer:
 
 def write(memory: Memory, name: str, until: float, seen: Writer) -> None:
     """Add messages to one session until a moment of the monotonic clock."""
-    given = messages(50, SIZE)
     try:
         while (began := time.monotonic()) < until:
-            memory.messages.add(f"{name}-1-1", given[seen.done % len(given)])
+            memory.messages.add(f"{name}-1-1", GIVEN[seen.done % len(GIVEN)])
             seen.waits_s.append(time.monotonic() - began)
     except Exception as error:  # the run goes on and reports it
         seen.error = f"{type(error).__name__}: {error}"
@@ -97,12 +97,11 @@ def one_process(url: str, start: str, seconds: str, name: str) -> None:
 def tasks(url: str, prefix: str, count: int, seconds: float) -> list[Writer]:
     """So many tasks of one event loop with one AsyncMemory."""
     seen = [Writer() for _ in range(count)]
-    given = messages(50, SIZE)
 
     async def task(memory: AsyncMemory, name: str, until: float, one: Writer) -> None:
         try:
             while (began := time.monotonic()) < until:
-                await memory.messages.add(f"{name}-1-1", given[one.done % len(given)])
+                await memory.messages.add(f"{name}-1-1", GIVEN[one.done % len(GIVEN)])
                 one.waits_s.append(time.monotonic() - began)
         except Exception as error:
             one.error = f"{type(error).__name__}: {error}"
