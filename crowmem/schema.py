@@ -119,4 +119,6 @@ async def _check_foreign(driver: Driver, where: str, columns: dict[str, set[str]
             raise SchemaMismatch(f"{where}: not a crowmem store: its table {table} has no {', '.join(sorted(missing))}")
     [[tables]] = await driver.run(TABLES, {})
     if driver.dialect == "sqlite" and tables and "messages" not in columns:
-        raise SchemaMismatch(f"{where}: this SQLite file belongs to another program; name another file")
+        now = {table for table, _ in await driver.run(COLUMNS, {})}  # another process may be making the store
+        if not now & {"messages", "crowmem_steps"}:
+            raise SchemaMismatch(f"{where}: this SQLite file belongs to another program; name another file")
