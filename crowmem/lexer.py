@@ -138,20 +138,28 @@ def plain(text: str) -> str | None:
         others = most - DOCUMENT_REPEATS
         if most > 4 * DOCUMENT_REPEATS or len(set(found[: 12 * others].split())) <= others + 1:
             return None
+    if _holds_long(found):
+        return None
+    return "" if found.isspace() else found.decode()
+
+
+def _holds_long(found: bytes) -> bool:
+    """Whether one of the tokens between blanks is longer than 128 bytes; most are passed over."""
     start = 0
     while len(found) - start > TOKEN_BYTES:
         start = found.rfind(b" ", start, start + TOKEN_BYTES + 1) + 1
-        if not start:  # a token to be cut
-            return None
-    return "" if found.isspace() else found.decode()
+        if not start:
+            return True
+    return False
 
 
 def tokens(text: str, *, stem: bool = False) -> list[str]:
     """The tokens of a text, each at most 128 bytes. Half characters separate words."""
     if text.isascii() and not stem:
-        found = text.encode().translate(_ASCII).decode().split()
-    else:
-        found = tokenizer(stem)(spread(text).encode("utf-8", "replace"))
+        spaced = text.encode().translate(_ASCII)
+        found = spaced.decode().split()
+        return [token[:TOKEN_BYTES] for token in found] if _holds_long(spaced) else found
+    found = tokenizer(stem)(spread(text).encode("utf-8", "replace"))
     if max(map(len, found), default=0) * 4 > TOKEN_BYTES:
         return [token if len(token) * 4 <= TOKEN_BYTES else _shorten(token) for token in found]
     return found

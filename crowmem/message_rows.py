@@ -131,13 +131,13 @@ def _counted(usage: Mapping[str, Any], what: str) -> dict[str, int | None]:
 async def put(driver: Driver, row: Row) -> int:
     """Write one message and return its id."""
     texts = row.words.texts
-    if driver.dialect == "sqlite" and len(texts) != 1:
+    if len(texts) != 1:
         return (await put_many(driver, (row,)))[0]
     params = row.columns
     if driver.dialect == "sqlite":
         params["text"], params["scope"] = texts[0], row.words.scope
     else:
-        params["lens"], params["tsvs"] = row.words.lengths, texts
+        params["tsv"], params["len"] = texts[0], row.words.lengths[0]
     [[new_id]] = await driver.run(PUT, params)
     return int(new_id)
 

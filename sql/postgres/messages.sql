@@ -113,9 +113,10 @@ order by m.id
 limit :limit;
 
 -- name: message_put :one int
--- Append one message with its index rows and its session's summary, in one round trip; returns its id.
--- :lens and :tsvs describe the index rows; :trunk and :first say whether the agent is on the trunk, and is agent 1 of it.
--- differs: it takes any number of index rows, none included.
+-- Append one message with its only index row and its session's summary, in one statement; returns its id.
+-- :len and :tsv are the index row; :trunk and :first say whether the agent is on the trunk, and is agent 1 of it. A message
+-- without words or with more than one index row takes message_put_many.
+-- differs: a statement has parts that write, and counts the index rows, which FTS5 does itself.
 with added as (
     insert into main.messages (agent_id, fork_idx, created_at, data, role, prompt_tokens, completion_tokens, total_tokens,
         indexed, injected)
@@ -124,12 +125,10 @@ with added as (
     returning id
 ), words as (
     insert into main.message_index (message_id, doc, len, tsv)
-    select added.id, d.place - 1, d.len, cast(d.tsv || U&' ''\E000b' || (added.id >> 14) || '''' as tsvector)
-    from added, unnest(cast(:lens as integer[]), cast(:tsvs as text[])) with ordinality as d (len, tsv, place)
+    select id, 0, :len, cast(cast(:tsv as text) || U&' ''\E000b' || (id >> 14) || '''' as tsvector) from added
 ), stats as (
-    insert into main.search_stats as s (slot, docs, toks)
-    select pg_backend_pid() & 255, count(*), sum(len) from unnest(cast(:lens as integer[])) as d (len) having count(*) > 0
-    on conflict (slot) do update set docs = s.docs + excluded.docs, toks = s.toks + excluded.toks
+    insert into main.search_stats as s (slot, docs, toks) values (pg_backend_pid() & 255, 1, :len)
+    on conflict (slot) do update set docs = s.docs + 1, toks = s.toks + excluded.toks
 ), summary as (
     insert into main.session_summaries as s
         (session_id, all_activity, all_messages, trunk_activity, trunk_messages, first_messages)
