@@ -15,8 +15,7 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from crowmem.scope import MARK
 from crowmem.tokenizer import tokenizer
@@ -57,8 +56,7 @@ def border() -> re.Pattern[str]:
     return re.compile(rf"[\0-/:-@\[-`{{-\x7f\s\u2000-\u2064\u3000-\u3004{_UNSPACED}]")
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(NamedTuple):
     """One index row: some tokens of a message, in order."""
 
     tokens: list[str]
@@ -86,15 +84,17 @@ class Document:
         return f"'{''.join(parts)[:-2]}"
 
 
-@dataclass(frozen=True, slots=True)
 class Documents:
     """The index rows of one message: none when it has no word, 64 at most.
 
     ``complete`` is False when the message has more words than these rows hold.
     """
 
-    rows: tuple[Document, ...]
-    complete: bool = True
+    __slots__ = ("complete", "rows")
+
+    def __init__(self, rows: tuple[Document, ...], complete: bool = True) -> None:
+        self.rows = rows
+        self.complete = complete
 
     def __iter__(self) -> Iterator[Document]:
         """The rows in order."""

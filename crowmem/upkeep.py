@@ -27,6 +27,7 @@ GONE = statement("search_gone")
 CLEAR = statement("search_clear")
 MERGE = statement("search_merge")
 CHANGES = statement("search_changes")
+MERGE_LIST = statement("search_merge_list")
 COUNT_WORDS = statement("search_count_words")
 RECOUNT = statement("search_recount")
 STATS_DIFFER = statement("search_stats_differ")
@@ -119,6 +120,7 @@ async def optimize(driver: Driver, store: Store) -> None:
     if driver.dialect == "sqlite":
         await _merge(driver)
         return
+    await driver.run(MERGE_LIST, {})
     await driver.run(RECOUNT, {})
     while (await driver.run(COUNT_WORDS, {"most": COUNTED_MESSAGES}))[0][0]:
         continue

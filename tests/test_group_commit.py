@@ -101,7 +101,9 @@ def test_a_statement_that_ends_the_transaction_takes_no_other_along(memory: Memo
             writer.interrupt()
 
     writer.create_scalar_function("stop", stop, 0)
-    writer.execute("create temp trigger stopping after insert on messages when new.agent_id = 's3-1-1' begin select stop(); end")
+    writer.execute(
+        "create temp trigger stopping after insert on messages when new.agent_id = 's3-1-1' begin select stop(); end"
+    )
     results = at_once(memory, [adding(memory, number) for number in range(WRITERS)])
     assert poison
     assert all(isinstance(result, int) for result in results), results

@@ -142,6 +142,11 @@ begin
     return null;
 end $$;
 
+CREATE FUNCTION public.crowmem_merge_list() RETURNS bigint
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog'
+    AS $$ select gin_clean_pending_list('"public".message_index_words'::regclass) $$;
+
 CREATE FUNCTION public.crowmem_messages_changed() RETURNS trigger
     LANGUAGE plpgsql
     AS $$

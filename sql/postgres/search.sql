@@ -111,6 +111,11 @@ select 0, docs - coalesce((select sum(docs) from main.search_stats), 0),
 from (select count(*) as docs, coalesce(sum(len), 0) as toks from main.message_index) counted
 on conflict (slot) do update set docs = s.docs + excluded.docs, toks = s.toks + excluded.toks;
 
+-- name: search_merge_list :one int
+-- Merge into the index what bulk writers left beside it; how many pages there were.
+-- only: postgres; FTS5 merges by itself.
+select main.crowmem_merge_list();
+
 -- name: search_count_words :one int
 -- Count the words of the next messages, at most :most; how many index rows were counted, 0 at the end.
 -- only: postgres; FTS5 counts by itself.
