@@ -15,7 +15,7 @@ INSTALL = echo "$(VENV): installing lock/$(1).txt" >&2 && $(PIP_INSTALL) --requi
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-fast faults lint format types coverage schema wheel lock ci \
-        bench bench-claim bench-search s3-demo clean
+        bench bench-claim bench-search bench-plots s3-demo clean
 
 # Someone's PYTHONPATH must not decide which packages the tests see.
 unexport PYTHONPATH PYTHONHOME
@@ -123,7 +123,7 @@ lock: $(VENV)/check.stamp ## pin every dependency again, with hashes and without
 # The measurements start servers as the tests do, so they find the tests' modules too.
 BENCH := PYTHONPATH=.:tests $(BIN)/python bench
 
-SUBJECTS := append load sessions startup import_ images tapes search relevance claim
+SUBJECTS := append load sessions startup writers growth import_ images tapes search relevance claim
 
 bench: $(VENV)/bench.stamp ## every measurement: a table each, and JSON lines under bench/results
 	@mkdir -p bench/results
@@ -135,6 +135,9 @@ bench-claim: $(VENV)/bench.stamp ## claims a second, against the other queues
 bench-search: $(VENV)/bench.stamp ## search times and quality
 	$(BENCH)/search.py $(ARGS)
 	$(BENCH)/relevance.py $(ARGS)
+
+bench-plots: $(VENV)/bench.stamp ## pictures of what make bench wrote to bench/results
+	$(BENCH)/plots.py $(ARGS)
 
 clean: ## remove what make made
 	rm -rf $(VENV) .demo dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.*
