@@ -23,8 +23,9 @@ from crowmem.drivers.filesystems import shares_memory
 from crowmem.drivers.sqlite_errors import FAILURES, translate, translated
 from crowmem.drivers.sqlite_fork import follow, is_spoilt
 from crowmem.drivers.sqlite_group import Group
+from crowmem.drivers.sqlite_place import Place
 from crowmem.drivers.turn import Turn, give_back, turn_for
-from crowmem.errors import Busy, Closed, NotFound, Unavailable, Unsupported
+from crowmem.errors import Busy, Closed, NotFound, SchemaMismatch, Unavailable, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -68,6 +69,7 @@ class SqliteFile:
         self.journal_reason = ""
         self.on_connect = ""
         self.closed = False
+        self.place = Place(self.name)
         self._reset()
         if path is not None:
             follow(self)
@@ -82,6 +84,7 @@ class SqliteFile:
         self._readers: list[apsw.Connection] = []
         self._lent: set[apsw.Connection] = set()
         self._mutex = threading.Lock()
+        self.place.forget_log()
 
     # --- connections ---
 
@@ -117,6 +120,8 @@ class SqliteFile:
         if self.path is None:
             connection = apsw.Connection(":memory:", statementcachesize=STATEMENT_CACHE)
         else:
+            self.place.check()  # or this connection would belong to another store than the rest,
+            self.place.check_log()  # or make a second log
             flags = apsw.SQLITE_OPEN_READONLY if self.read_only else apsw.SQLITE_OPEN_READWRITE
             connection = apsw.Connection(self.name, flags=flags, statementcachesize=STATEMENT_CACHE)
         self._all.add(connection)
@@ -131,6 +136,8 @@ class SqliteFile:
         connection.pragma("temp_store", "memory")
         if self.on_connect:
             connection.execute(self.on_connect).fetchall()
+        if self.path is not None:
+            self.place.remember(connection)
         return connection
 
     def _set_journal(self, connection: apsw.Connection) -> None:
@@ -152,7 +159,11 @@ class SqliteFile:
         self.create()
         if self.path is not None:
             with translated(None, self.name), self.reader():
-                return
+                # SQLite reports one byte as none at all, for the sake of a file system that cannot lock an empty file
+                if self.path.stat().st_size == 1:
+                    raise SchemaMismatch(
+                        f"{self.name}: a file of one byte is not a database, and was left as it is; name another file"
+                    )
 
     def create(self) -> None:
         """Make the file and its folder, readable by this user only; an existing file is left as it is."""
@@ -206,7 +217,8 @@ class SqliteFile:
             elif self.path is not None and self.read_only and not self.path.exists():
                 raise NotFound(f"there is no store at {self.name}: check the path, or open it without read_only")
             else:
-                connection = self._connect(reader=True)  # within the lock, or a fork could fall into it
+                with translated(None, self.name):
+                    connection = self._connect(reader=True)  # within the lock, or a fork could fall into it
             self._lent.add(connection)
         return connection
 
@@ -244,9 +256,10 @@ class SqliteFile:
             )
         if not turn.acquire(self.busy_timeout_s):
             raise Busy(f"{self.name}: other writers kept the store for {self.busy_timeout_s:g} s")
-        if self._writer is not None and not self.closed:
-            return self._writer
         try:
+            self.place.check()
+            if self._writer is not None and not self.closed:
+                return self._writer
             self.check()  # it may have been closed meanwhile
             with translated(None, self.name):
                 return self.writer
@@ -297,6 +310,7 @@ class SqliteFile:
         """Commit and release the turn; when the commit fails nothing of the transaction is kept."""
         try:
             check_open(connection, self.name)
+            self.place.check()
             connection.execute("commit")
         except BaseException as error:
             roll_back(connection)
@@ -326,7 +340,9 @@ class SqliteFile:
                 idle, self._readers = self._readers, []
             for connection in idle:
                 connection.close()
-            if self._writer is not None:
+            if self._writer is None:
+                self.place.forget_log()
+            else:
                 self._writer.execute(sql).fetchall()
 
     def interrupt(self, connection: apsw.Connection | None) -> None:
