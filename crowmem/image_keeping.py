@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 HOLD = statement("image_hold")
 CONDEMNED = statement("image_condemned")
 SETTING_GET = statement("setting_get")
-KEYS = statement("image_keys")
 
 TOPIC = "images"
 LOOK_S = 0.02
@@ -96,10 +95,8 @@ async def join(driver: Driver, store: Store) -> None:
     store.images_joined = True
 
 
-async def join_if_used(driver: Driver, store: Store) -> None:
+async def try_to_join(driver: Driver, store: Store) -> None:
     """As `join`, for a store that is being opened and names images; that it fails is no reason not to open."""
-    if store.images is None or driver.read_only or not await driver.run(KEYS, {"after": "", "limit": 1}):
-        return
     try:
         await join(driver, store)
     except CrowmemError as error:

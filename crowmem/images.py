@@ -13,8 +13,7 @@ for letter: a block that could not be rebuilt exactly is left as it came. So is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crowmem.blobs.encodings import ENCODINGS, decode
 from crowmem.blobs.keys import BLOB_BYTES, check_key, image_key, is_key, mime_of, sniff
@@ -48,8 +47,7 @@ _PLACES: dict[Any, tuple[tuple[str, ...], ...]] = {
 _ITEMS = {"image_generation_call": "result", "image_generation_end": "result"}
 
 
-@dataclass(frozen=True, slots=True)
-class Extracted:
+class Extracted(NamedTuple):
     """A message without its images.
 
     Attributes:

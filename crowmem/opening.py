@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from crowmem.blobs.opening import open_images
 from crowmem.config import DURABILITIES, Config, load, resolve_url
 from crowmem.errors import ConfigError, SchemaMismatch
-from crowmem.image_keeping import join_if_used
 from crowmem.resources import sql_root
 from crowmem.schema import apply_schema
 from crowmem.statement import statement
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 SETTING_GET = statement("setting_get")
 SETTING_ADD = statement("setting_add")
 BACKUP = statement("store_backup")
+IMAGE_KEYS = statement("image_keys")
 
 POOL = 1000
 ATTEMPTS = 1_000_000
@@ -164,7 +164,10 @@ async def prepared(driver: RootDriver, options: Options) -> Store:
         max_attempts=options.max_attempts,
         images=await driver.offload(open_images, options.images, options.config, options.target),
     )
-    await join_if_used(driver, store)
+    if store.images is not None and not driver.read_only and await driver.run(IMAGE_KEYS, {"after": "", "limit": 1}):
+        from crowmem.image_keeping import try_to_join  # loaded only by stores with images
+
+        await try_to_join(driver, store)
     return store
 
 
