@@ -95,6 +95,28 @@ def test_damage_is_told_and_a_put_repairs_it(store, damage):
     assert store.get(KEY) == DATA
 
 
+@pytest.mark.parametrize("kind", ["pipe", "link in a circle", "dangling link", "link to another file"])
+def test_what_is_no_plain_file_holds_nobody_and_is_replaced(store, kind, tmp_path):
+    store.put(KEY, DATA)
+    path, other = store.folder / KEY, tmp_path / "other"
+    path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(path if kind == "link in a circle" else other)
+    if kind == "link to another file":
+        other.write_bytes(b"mine")
+    try:
+        assert store.get(KEY) is None
+    except (BlobDamaged, ConfigError):
+        assert kind != "dangling link"
+    store.put(KEY, DATA)
+    assert store.get(KEY) == DATA
+    assert path.is_file()
+    assert not path.is_symlink()
+    assert (other.read_bytes() if other.exists() else b"mine") == b"mine"
+
+
 def test_bytes_of_another_hash_are_refused(store):
     with pytest.raises(InvalidValue, match="another SHA-256"):
         store.put(KEY, DATA + b"x")

@@ -338,6 +338,46 @@ def test_joining_while_the_bucket_is_away_is_no_error(folder, caplog):
         store.users()
 
 
+def test_a_user_is_noted_in_the_bucket_before_the_first_image_after_an_outage(bucket, folder, clock, monkeypatch):
+    """Else another database's collector there would take its images for nobody's."""
+    away, order = [Unavailable("away")], []
+    join, put = bucket.join, bucket.put
+
+    def noted(user):
+        if away:
+            raise away[0]
+        order.append("note")
+        join(user)
+
+    def kept(key, data):
+        order.append("put")
+        put(key, data)
+
+    monkeypatch.setattr(bucket, "join", noted)
+    monkeypatch.setattr(bucket, "put", kept)
+    store = HybridStore(bucket, folder)
+    store.join("a" * 32)
+    store.put(KEY, DATA)
+    assert bucket.users() == []
+    away.clear()
+    assert store.sync() == 1
+    store.put(KEY, DATA)
+    assert order == ["note", "put", "put"]
+    assert bucket.users() == ["a" * 32]
+
+
+def test_a_note_that_is_refused_does_not_keep_images_from_the_bucket(bucket, folder, monkeypatch, clock):
+    def refused(user):
+        raise ConfigError("AccessDenied")
+
+    monkeypatch.setattr(bucket, "join", refused)
+    store = HybridStore(bucket, folder)
+    store.join("a" * 32)
+    clock[0] += 60
+    store.put(KEY, DATA)
+    assert bucket.get(KEY) == DATA
+
+
 # --- threads and a real server ---
 
 

@@ -347,6 +347,14 @@ def test_a_server_that_answers_nonsense_only_ever_raises_our_errors(answer):
                 assert not isinstance(error, InvalidValue)  # noqa: PT017  # any other kind of ours, or none
 
 
+def test_what_answers_200_to_everything_keeps_nothing():
+    """A login page of a network, or a web server at the wrong port: an image would be lost with every put."""
+    with bad_s3(lambda request: request.reply(200, b"<html>Welcome</html>", "text/html")) as server:
+        with pytest.raises(Unavailable, match="no S3 server"):
+            store_on(server.endpoint).put(KEY, DATA)
+        assert len(server.seen) == 1
+
+
 def test_a_refused_connection():
     with bad_s3(nothing) as server:
         endpoint = server.endpoint

@@ -23,6 +23,7 @@ from crowmem.errors import BlobDamaged
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+    from typing import BinaryIO
 
 PAGE = 1000
 LEFTOVER_S = 3600.0  # a temporary file this old belongs to a writer that died
@@ -90,7 +91,8 @@ class FileStore:
         path = self.folder / check_key(key)
         with file_errors("read", path):
             try:
-                data = path.read_bytes()
+                with _opened(path) as file:
+                    data = file.read()
             except FileNotFoundError:
                 return None
         if not matches(key, data):
@@ -207,13 +209,13 @@ class FileStore:
         """Whether the very bytes are there; they are then flushed, as their writer may not have, and marked as used."""
         path = f"{self._base}{name}"
         try:
-            with os.fdopen(os.open(path, os.O_RDONLY | _FLAGS), "rb") as file:
+            with _opened(path) as file:
                 if file.read(len(data) + 1) != data:
                     return False
                 os.fsync(file.fileno())
             now = time.time_ns()  # the kernel's own stamp may be some milliseconds behind, and a collector compares
             os.utime(path, ns=(now, now))  # by name: fails when a collector has moved it aside, then it is written
-        except FileNotFoundError:
+        except OSError:  # not there; or a bad sector, a link in a circle, no right to read: written anew in its place
             return False
         return True
 
@@ -263,3 +265,8 @@ class FileStore:
         except FileNotFoundError:
             return []
         return [name for name in names if _OURS.fullmatch(name)]
+
+
+def _opened(path: str | Path) -> BinaryIO:
+    """A file to read from; a pipe that stands in a blob's place does not hold its reader for ever."""
+    return open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))

@@ -12,6 +12,7 @@ import logging
 import os
 import threading
 import time
+from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -54,6 +55,7 @@ class HybridStore:
         self._spool = Spool(fallback.folder / "spool")
         self._breaker = Breaker()
         self._draining = (os.getpid(), threading.Lock())
+        self._unnoted: set[str] = set()
 
     def __repr__(self) -> str:
         """Both stores."""
@@ -78,6 +80,8 @@ class HybridStore:
         name = check_blob(key, data)
         if self._breaker.lets_through():
             try:
+                with suppress(ConfigError):  # refused; the put may be allowed
+                    self._note()
                 self.primary.put(name, data)
             except CrowmemError as error:
                 self._failed(error)
@@ -174,12 +178,12 @@ class HybridStore:
         return self._collectable().tidy() + self.fallback.tidy()
 
     def join(self, user: str) -> None:
-        """Note in both that a database keeps images here; in the bucket when it can be reached."""
+        """Note in both that a database keeps images here; in the bucket at the latest before the next put there."""
         self.fallback.join(user)
-        join = getattr(self.primary, "join", None)
-        if join is not None and self._breaker.lets_through():
+        self._unnoted.add(user)
+        if self._breaker.lets_through():
             try:
-                join(user)
+                self._note()
             except CrowmemError as error:
                 self._failed(error)
 
@@ -240,6 +244,14 @@ class HybridStore:
         self._worked()
         return answer
 
+    def _note(self) -> None:
+        """Note in the bucket whom it does not know yet: before their images are there, as others may collect them."""
+        join = getattr(self.primary, "join", None)
+        for user in list(self._unnoted):
+            if join is not None:
+                join(user)
+            self._unnoted.discard(user)
+
     def _collectable(self) -> Collectable:
         if not isinstance(self.primary, Collectable):
             raise Unsupported(f"{self.primary!r} does not tell the age of its blobs: nothing can be collected from it")
@@ -275,6 +287,8 @@ class HybridStore:
             data = None  # the bucket has a good copy
         if data is not None:
             try:
+                with suppress(ConfigError):
+                    self._note()
                 self.primary.put(key, data)
             except CrowmemError as error:
                 self._failed(error)

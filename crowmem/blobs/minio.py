@@ -19,7 +19,7 @@ from crowmem.blobs.endpoint import check_bucket, check_credential, make_client, 
 from crowmem.blobs.files import PAGE, USERS, Found
 from crowmem.blobs.keys import BLOB_BYTES, check_blob, check_key, is_key, matches, mime_of
 from crowmem.blobs.s3_errors import BUCKET_THERE, DENIED, MISSING, code_of, is_passing, s3_error
-from crowmem.errors import BlobDamaged, CrowmemError
+from crowmem.errors import BlobDamaged, CrowmemError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -212,7 +212,7 @@ class MinioStore:
 
     def _upload(self, name: str, data: bytes) -> None:
         digest = base64.b64encode(bytes.fromhex(name[:64])).decode()
-        self._client().put_object(
+        done = self._client().put_object(
             self.bucket,
             name,
             io.BytesIO(data),
@@ -221,6 +221,10 @@ class MinioStore:
             metadata={"x-amz-checksum-sha256": digest},
             part_size=max(len(data), 5 * PIECE),  # one request whatever the size, so that the checksum covers it all
         )
+        if not done.etag:  # every S3 server gives one; a login page of a network answers 200 to anything
+            raise Unavailable(
+                f"cannot put {self.where}/{name}: what answered there is no S3 server (no ETag); check the endpoint"
+            )
 
     def _write(self, request: Callable[[], object]) -> None:
         """Send a request that needs the bucket, and make that first if it is missing."""
