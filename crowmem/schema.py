@@ -63,7 +63,10 @@ async def apply_schema(driver: Driver, where: str) -> None:
         return
     if driver.read_only:
         if not any(table == "messages" for table, _ in await driver.run(COLUMNS, {})):
-            raise NotFound(f"{where}: there is no store in this database yet; opened without read_only it is made")
+            raise NotFound(
+                f"{where}: there is no store in this database yet: make one with `crowmem import`, or open it without "
+                "read_only"
+            )
         raise SchemaTooOld(
             f"{where}: the schema is older than this crowmem, and a read-only store cannot be brought up to date; "
             "open it once without read_only, or import it into a new one with `crowmem import`"

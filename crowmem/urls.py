@@ -13,6 +13,8 @@ from crowmem.errors import ConfigError
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9.+-]*)://")
 _CONNINFO = re.compile(r"\s*(host|hostaddr|port|dbname|user|password|service)\s*=")
 _POSTGRES = {"postgresql", "postgres"}
+_NEARLY_POSTGRES = re.compile(r"(postgresql|postgres)(\+\w+)?:/?(?!/)", re.IGNORECASE)
+_LOGIN = re.compile(r"(?:[^@/]*@)?([^?]*)")  # where PostgreSQL's own reader ends user and password, then host and name
 _MEMORY = ":memory:"
 _SECRET_QUERY = re.compile(r"([?&][^=&]*(?:pass|secret|token|key)[^=&]*=)[^&]*", re.IGNORECASE)
 _SECRET_WORD = re.compile(r"(\b\w*(?:pass|secret|token|key)\w*\s*=\s*)('(?:[^'\\]|\\.)*'|\S+)", re.IGNORECASE)
@@ -60,6 +62,8 @@ def normalize(url: str | os.PathLike[str]) -> Target:
     if scheme is None:
         if _CONNINFO.match(text):
             raise ConfigError(f"{safe_url(text)!r} is a list of settings: write it as postgresql://user@host/database")
+        if _NEARLY_POSTGRES.match(text):
+            raise ConfigError("the store's address begins with postgresql: but not postgresql://: correct it")
         return _sqlite(text, escaped=False)
     kind = scheme[1].lower().partition("+")[0]
     rest = text[scheme.end() :]
@@ -70,6 +74,11 @@ def normalize(url: str | os.PathLike[str]) -> Target:
         return _sqlite(database or _MEMORY, escaped=True)
     if kind in _POSTGRES:
         uri = f"postgresql://{rest}"
+        login = _LOGIN.match(rest)
+        if login is not None and "@" in login[1]:  # else a part of the password would be taken for the host, and shown
+            raise ConfigError(
+                f"{safe_url(uri)!r} has an @ too many: in its password write @ as %40, / as %2F, % as %25"
+            )
         return Target("postgres", uri, safe_url(uri))
     raise ConfigError(f"{safe_url(text)!r} has the scheme {kind!r}: expected a path, sqlite:/// or postgresql://")
 

@@ -324,6 +324,13 @@ def test_urls_of_postgresql(scheme):
 
 
 @pytest.mark.parametrize(
+    "rest", ["me%40work:a%40b%2Fc@db/crow%40x?application_name=a@b", "/crow?host=/tmp/a@b", "crow:a?b#c@db/crow", "db"]
+)
+def test_what_looks_like_a_password_with_an_at_sign_and_is_none(rest):
+    assert normalize(f"postgresql://{rest}").uri == f"postgresql://{rest}"
+
+
+@pytest.mark.parametrize(
     "url",
     [
         "",
@@ -331,6 +338,11 @@ def test_urls_of_postgresql(scheme):
         "a\0b",
         f"mysql://crow:{SECRET}@host/db",
         f"host=db user=crow password={SECRET}",
+        f"postgresql://crow:a@{SECRET}@db/crow",
+        f"postgresql://crow:a@{SECRET}/b#c@db/crow?sslmode=require",
+        f"postgresql://crow:{SECRET}/b@db/crow",
+        f"postgresql:/crow:{SECRET}@db/crow",
+        f"postgres:crow:{SECRET}@db/crow",
         "sqlite:///x.db?cache=shared",
         "~no-such-user-here/x.db",
     ],

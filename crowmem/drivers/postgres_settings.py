@@ -54,7 +54,10 @@ class Settings:
         try:
             given = conninfo_to_dict(self.conninfo)
         except Exception as error:
-            raise ConfigError(f"{self.name}: not a PostgreSQL address ({type(error).__name__})") from None
+            raise ConfigError(
+                f"{self.name}: not a PostgreSQL address ({type(error).__name__}); in its password write what is "
+                "neither letter nor digit with %, such as %20 for a blank"
+            ) from None
         arguments = {**TCP, **given, "autocommit": True, "prepare_threshold": 0 if self.prepare else None}
         arguments.setdefault("application_name", "crowmem")
         arguments["client_encoding"] = "utf8"
