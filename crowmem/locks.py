@@ -129,6 +129,7 @@ class _Leased:
     """A lease under a reserved name."""
 
     def __init__(self, database: Driver, store: Store, session_id: str, blocking: bool) -> None:
+        self._session_id = session_id
         self._make: Any = lambda timeout_s: Hold(
             database,
             store,
@@ -147,7 +148,10 @@ class _Leased:
 
     async def take(self, timeout_s: float) -> None:
         hold: Hold = self._make(timeout_s)
-        await hold.begin()
+        try:
+            await hold.begin()
+        except LockTimeout:
+            raise _late(self._session_id, timeout_s) from None
         self._hold = hold
 
     async def give_back(self, failed: bool) -> None:
@@ -191,13 +195,12 @@ class _Advisory:
         [[free]] = await own.run(TRY if lasting else TRY_TRANSACTION, {"key": self._key})
         if free:
             return
-        late = f"session {self._session_id!r} was not free within {timeout_s:g} s; nothing happened"
         if timeout_s < 0.001:
-            raise LockTimeout(late)
+            raise _late(self._session_id, timeout_s)
         try:
             await own.run(WAIT if lasting else WAIT_TRANSACTION, {"key": self._key})
         except Busy as error:
-            raise LockTimeout(late) from error
+            raise _late(self._session_id, timeout_s) from error
 
     async def give_back(self, failed: bool) -> None:
         own, self._own = self._own, None
@@ -214,6 +217,10 @@ class _Advisory:
         if not held and not failed:
             told = f"the lock on session {self._session_id!r} was lost on the way; look what others did"
             raise LeaseLost(told) from cause
+
+
+def _late(session_id: str, timeout_s: float) -> LockTimeout:
+    return LockTimeout(f"session {session_id!r} was not free within {timeout_s:g} s; nothing happened")
 
 
 def _caller(blocking: bool) -> tuple[object, ...]:

@@ -71,7 +71,10 @@ def test_one_holder_at_a_time(memory: Any, backend: Any) -> None:
         lock.check()
         assert not free(other, "s")
         assert free(other, "t")
-        with pytest.raises(LockTimeout, match=r"within 0\.05 s"), other.sessions.lock("s", timeout_s=0.05):
+        with (
+            pytest.raises(LockTimeout, match=r"session 's' was not free within 0\.05 s"),
+            other.sessions.lock("s", timeout_s=0.05),
+        ):
             pass
     assert free(other, "s")
     assert free(memory, "s")
