@@ -116,7 +116,8 @@ def test_a_broken_line_full_of_beginnings_ends_soon(tmp_path: Path) -> None:
 
 
 def test_no_number_becomes_null(tmp_path: Path) -> None:
-    assert read(tmp_path / "x", b'{"id":NaN,"a":[-Infinity, 1e400]}\n')[0][0]["id"] is None
+    [value] = read(tmp_path / "x", b'{"id":NaN,"a":[-Infinity, 1e400, -1e400, 1.5, 2e3]}\n')[0]
+    assert value == {"id": None, "a": [None, None, None, 1.5, 2000.0]}
 
 
 JSON = st.recursive(

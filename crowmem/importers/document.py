@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import json
 from dataclasses import dataclass
+from math import isfinite
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,7 +25,13 @@ def _no_number(_name: str) -> None:
     """NaN and the infinities are no JSON; they become null, as JavaScript writes them."""
 
 
-raw_decode = json.JSONDecoder(parse_constant=_no_number).raw_decode
+def _number(text: str) -> float | None:
+    """A number with a fraction or an exponent; one that no float holds, such as 1e999, becomes null as well."""
+    value = float(text)
+    return value if isfinite(value) else None
+
+
+raw_decode = json.JSONDecoder(parse_constant=_no_number, parse_float=_number).raw_decode
 
 
 class Broken(Exception):

@@ -46,7 +46,7 @@ def find(paths: Iterable[str | os.PathLike[str]], own: str) -> tuple[list[Place]
         except OSError as error:
             missing.append(Skip(str(path), 0, error.strerror or str(error)))
             continue
-        for place in _below(path) if path.is_dir() else [_place(str(path), status)]:
+        for place in _below(path, missing) if path.is_dir() else [_place(str(path), status)]:
             if not _is_own(place.path, own):
                 found.setdefault(place.path, place)
             elif str(path) == place.path:
@@ -54,8 +54,14 @@ def find(paths: Iterable[str | os.PathLike[str]], own: str) -> tuple[list[Place]
     return list(found.values()), missing
 
 
-def _below(top: Path) -> Iterator[Place]:
-    for folder, folders, names in os.walk(top):
+def _below(top: Path, closed: list[Skip] | None = None) -> Iterator[Place]:
+    """The files of a folder and its folders; those of them that cannot be listed go into ``closed``."""
+
+    def failed(error: OSError) -> None:
+        if closed is not None and not isinstance(error, FileNotFoundError):  # one deleted just now is none
+            closed.append(Skip(os.fsdecode(error.filename), 0, error.strerror or str(error)))
+
+    for folder, folders, names in os.walk(top, onerror=failed):
         folders[:] = sorted(name for name in folders if name not in _PASSED_BY)
         for name in sorted(names):
             path = os.path.join(folder, name)  # noqa: PTH118  # a hundred thousand of them

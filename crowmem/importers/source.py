@@ -4,11 +4,14 @@ recognised.
 
 from __future__ import annotations
 
+import codecs
+import gzip
 import json
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import IO, TYPE_CHECKING, Any
+from tempfile import SpooledTemporaryFile
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from crowmem.importers.document import members
 
@@ -19,6 +22,9 @@ HEAD_BYTES = 64 * 1024
 HEAD_RECORDS = 20
 HEAD_BUDGET = 16 * 1024 * 1024  # most bytes read to recognise a file: one line with a picture may take megabytes
 ZSTANDARD = b"\x28\xb5\x2f\xfd"
+GZIP = b"\x1f\x8b"
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # as Windows' shells write what a program prints
+_PIECE = 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -38,20 +44,26 @@ class Source:
     passed: Counter[str] = field(default_factory=Counter)  # records known and left out, by kind
 
     def open(self) -> IO[bytes]:
-        """The file's bytes, decompressed, from the start."""
+        """The file's bytes from the start, decompressed, in UTF-8."""
         return open_bytes(self.path)
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    """Open a file for reading; Zstandard is undone where Python can (3.14 and later).
+    """Open a file for reading; gzip and UTF-16 are undone, Zstandard where Python can (3.14 and later).
 
     Raises:
         OSError: as `open` does; also for a compressed file that this Python cannot read.
     """
     stream = path.open("rb")
-    if stream.peek(4)[:4] != ZSTANDARD:
+    start = stream.peek(4)[:4]
+    if start != ZSTANDARD and not start.startswith((GZIP, *UTF_16)):
         return stream
+    if start.startswith(UTF_16):
+        with stream:
+            return _utf_8(stream)
     stream.close()
+    if start.startswith(GZIP):
+        return cast("IO[bytes]", gzip.open(path))
     try:
         from compression import zstd  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
@@ -60,6 +72,20 @@ def open_bytes(path: Path) -> IO[bytes]:
         ) from None
     opened: IO[bytes] = zstd.open(path, "rb")
     return opened
+
+
+def _utf_8(stream: IO[bytes]) -> IO[bytes]:
+    """A file in UTF-16 as UTF-8, kept beside memory when it is large; halves of characters become those of UTF-8."""
+    decoder = codecs.getincrementaldecoder("utf-16")("surrogatepass")
+    made = SpooledTemporaryFile(max_size=16 * _PIECE)  # noqa: SIM115  # who asked for the stream closes it
+    try:
+        while piece := stream.read(_PIECE):
+            made.write(decoder.decode(piece).encode(errors="surrogatepass"))
+    except BaseException:
+        made.close()
+        raise
+    made.seek(0)
+    return made
 
 
 class Head:
