@@ -10,6 +10,7 @@ import functools
 import json
 import math
 import os
+import re
 import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ PATH_BYTES = 1 << 16
 TEXT_BYTES = 2600  # most bytes of an id or address: both are indexed, and a PostgreSQL index row ends at 2,704
 INTEGER = (-(2**63), 2**63 - 1)
 
+_TWO_HALVES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _PATH_SHOWN = 200
 _VALUE_SHOWN = 80
 
@@ -87,6 +89,8 @@ def encode_json(value: Any, what: str) -> str:
     try:
         size = len(text) if text.isascii() else len(text.encode())
     except UnicodeEncodeError:  # a lone surrogate cannot be sent as text, its escape can
+        if _TWO_HALVES.search(text):
+            _check_halves(value, what)
         text = _encode_escaping(value)
         size = len(text)
     if size > MESSAGE_BYTES:
@@ -122,6 +126,24 @@ def _check(value: Any, path: str, depth: int) -> None:
         raise InvalidValue(
             f"{_short(path)} is {_kind(value)}, which JSON cannot carry: use text, numbers, lists, dicts, null"
         )
+
+
+def _check_halves(value: Any, path: str) -> None:
+    """Refuse two halves side by side: JSON writes them as it writes the whole character, and reads that."""
+    if isinstance(value, str):
+        if found := _TWO_HALVES.search(value):
+            whole = found[0].encode("utf-16", "surrogatepass").decode("utf-16")
+            raise InvalidValue(
+                f"{_short(path)} holds two halves of a character at position {found.start()}, which JSON cannot tell "
+                f"from the whole: store {whole!r} in their place"
+            )
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            _check_halves(key, f"the key {_shown(key)} of {path}")
+            _check_halves(inner, f"{path}.{key}")
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            _check_halves(inner, f"{path}[{index}]")
 
 
 def _plain(value: Any) -> Any:
