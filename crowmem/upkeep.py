@@ -109,16 +109,22 @@ async def _reindex_batch(driver: Driver, plan: dict[str, Any], after: int, newes
         return len(found), last
 
 
-async def optimize(driver: Driver, store: Store) -> None:
+async def optimize(driver: Driver, store: Store, *, merge: bool = True) -> None:
     """Finish what is left to do: rows of other programs, deleted words, and the counts that ranking uses.
 
     SQLite's index is merged into one piece, which is smaller and faster and holds no word of a deleted message;
     PostgreSQL's common words are counted, which makes its scores exact.
+
+    Args:
+        driver: a driver outside a transaction.
+        store: the store's settings.
+        merge: whether to do what takes time by all there is, not only by what is new: SQLite's merging.
     """
     while await catch_up(driver, stem=store.stem):
         continue
     if driver.dialect == "sqlite":
-        await _merge(driver)
+        if merge:
+            await _merge(driver)
         return
     await driver.run(MERGE_LIST, {})
     await driver.run(RECOUNT, {})

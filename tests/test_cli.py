@@ -326,6 +326,9 @@ def test_sessions_are_filtered_and_paged(door: Door) -> None:
     assert names("-n", "1", "--offset", "1") == ["alpha"]
     assert names("--cwd", "/nest") == names("--project", "/nest/../nest/") == ["alpha"]
     assert [one["message_count"] for one in door("sessions", "--json", "--forks").records] == [1, 8]
+    with door.open() as memory:
+        memory.agents.create("windows-1-1", "windows", cwd="D:\\nest\\src")
+    assert names("--cwd", "D:\\nest\\src") == ["windows"]
 
 
 def test_an_empty_store_says_so_on_stderr(empty: Door) -> None:

@@ -15,6 +15,8 @@ from data import EXAMPLES
 from doors import Door
 from test_cli_terminal import COLOUR, HOSTILE, OBEYED, on_terminal
 
+from crowmem.ingest import import_paths
+
 SAMPLES = EXAMPLES / "transcripts"
 CLAUDE = "5b0f7f1e-3c52-4a53-9d7e-6a1f0c2d9e11"
 
@@ -50,6 +52,16 @@ def test_the_samples_come_in_once(door: Door) -> None:
     assert (again["messages added"], again["files unchanged"]) == (0, 3)
     assert len(door("search", "--all", "nightly import", "--json").records) >= 2
     assert door("status", "--json").records[0]["search"]["lagging"] == 0
+
+
+def test_what_a_killed_run_left_is_indexed_by_the_next(door: Door) -> None:
+    """A server that only reads, such as `crowmem mcp`, cannot do it."""
+    with door.open() as memory:
+        import_paths(memory, [SAMPLES])
+        assert memory.search.lagging() == 26
+    assert numbers(door("import", str(SAMPLES)).out)["messages added"] == 0
+    with door.open() as memory:
+        assert memory.search.lagging() == 0
 
 
 def test_as_json_the_report_is_one_object(door: Door) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import random
@@ -301,6 +302,75 @@ def test_a_file_that_may_not_be_read_is_listed(store: Memory, tmp_path: Path) ->
     path.chmod(0)
     [skip] = import_paths(store, [path]).skips
     assert "Permission" in skip.reason
+
+
+def test_a_folder_that_may_not_be_listed_is_told(
+    store: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when it is somewhere below: its histories would be missed without a word."""
+    closed = tmp_path / "all" / "closed"
+    closed.mkdir(parents=True)
+    (tmp_path / "all" / "one.jsonl").write_text(line("user", 1, "x"))
+    scandir = os.scandir
+
+    def refusing(path: Any) -> Any:
+        if os.fspath(path) == str(closed):  # root may list everything
+            raise PermissionError(13, "Permission denied", str(closed))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    for named in (tmp_path / "all", closed):
+        report = import_paths(store, [named])
+        assert [(skip.path, skip.line, skip.reason) for skip in report.skips] == [(str(closed), 0, "Permission denied")]
+    assert len(store.messages.query(session_id="s-1")) == 1
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_utf_16_is_read(store: Memory, tmp_path: Path, encoding: str) -> None:
+    """As a Windows shell writes what an export prints."""
+    path = tmp_path / "s-1.jsonl"
+    written = line("user", 1, "größer \U0001f426") + line("user", 2, "zwei")
+    path.write_bytes(written.encode(encoding) if encoding == "utf-16" else b"\xfe\xff" + written.encode(encoding))
+    assert import_paths(store, [path]).messages_added == 2
+    assert [message.data["content"] for message in store.messages.query(session_id="s-1")] == [
+        "größer \U0001f426",
+        "zwei",
+    ]
+    written += line("user", 3, "drei")
+    path.write_bytes(written.encode(encoding) if encoding == "utf-16" else b"\xfe\xff" + written.encode(encoding))
+    again = import_paths(store, [path])
+    assert (again.messages_added, again.messages_known) == (1, 0)
+
+
+def test_gzip_is_read_and_a_cut_one_is_told(store: Memory, tmp_path: Path) -> None:
+    path = tmp_path / "s-1.jsonl.gz"
+    whole = gzip.compress("".join(line("user", number, f"{number} " * 50) for number in range(1, 40)).encode())
+    path.write_bytes(whole[:-9])
+    cut = import_paths(store, [path])
+    [skip] = cut.skips
+    assert "ended before" in skip.reason
+    path.write_bytes(whole)
+    rest = import_paths(store, [path])
+    assert cut.messages_added + rest.messages_added == 39
+    assert import_paths(store, [path]).unchanged == 1
+
+
+def test_a_session_without_a_prompt_is_named_at_once(store: Memory, tmp_path: Path) -> None:
+    """Not only once its messages are indexed: a run that is killed before that would leave it without a name."""
+    path = tmp_path / "s-1.jsonl"
+    path.write_text(line("assistant", 1, text("Good morning.")))
+    import_paths(store, [path])
+    assert store.sessions.list()[0].title is None
+    with path.open("a") as file:
+        file.write(line("assistant", 2, text("The twigs are loose.")) + line("assistant", 3, text("Moss is dry.")))
+    import_paths(store, [path])
+    assert store.sessions.list()[0].title == "The twigs are loose."
+    with path.open("a") as file:
+        file.write(line("user", 4, "Why does it leak?"))
+    import_paths(store, [path])
+    assert store.sessions.list()[0].title == "Why does it leak?"
+    store.search.messages("twigs")
+    assert store.sessions.list()[0].title == "Why does it leak?"
 
 
 def test_the_memory_itself_is_not_opened(tmp_path: Path) -> None:

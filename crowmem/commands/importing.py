@@ -46,8 +46,7 @@ def run(args: argparse.Namespace) -> int:
             _watch(args, memory, paths)
         with Progress("importing") as bar:
             report = import_paths(memory, paths, progress=lambda state: _show(bar, state))
-        if report.messages_added or report.messages_grown:
-            _index(memory)
+        _index(memory)
     if args.json:
         put_json(report)
     else:
@@ -60,8 +59,7 @@ def _watch(args: argparse.Namespace, memory: Memory, paths: list[str | Path]) ->
     from crowmem.watching import watch
 
     def told(report: ImportReport) -> None:
-        if report.messages_added or report.messages_grown:
-            _index(memory)
+        _index(memory)
         if args.json:
             put_json(report)
         else:
@@ -70,6 +68,7 @@ def _watch(args: argparse.Namespace, memory: Memory, paths: list[str | Path]) ->
         sys.stdout.flush()
 
     put_note("watching; Ctrl-C ends it")
+    _index(memory)
     watch(memory, paths, told)
 
 
@@ -89,10 +88,17 @@ def _show(bar: Progress, state: ImportProgress) -> None:
 
 
 def _index(memory: Memory) -> None:
-    """Index the new messages now, so that the first search need not."""
-    with Progress("indexing") as bar:
-        bar.show(0, 0, "what is new")
-        memory.search.optimize()
+    """Index the new messages now, also those of a run that was cut short: servers that only read cannot.
+
+    SQLite's index is left in its pieces: merging them took 5 % of what indexing takes, made searches no faster that
+    could be told from noise (18,000 messages: 184 and 217 ms for 20 queries), and after each message of a followed
+    session it would read and write the whole index (55,000 messages: 0.2 s of CPU each time). PostgreSQL's counts of
+    what is new halve the time of its searches (374 and 196 ms).
+    """
+    if memory.search.lagging(most=1):
+        with Progress("indexing") as bar:
+            bar.show(0, 0, "what is new")
+            memory.search.optimize(merge=False)
 
 
 def _failed(report: ImportReport, named: list[str]) -> bool:

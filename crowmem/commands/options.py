@@ -57,9 +57,11 @@ def duration(text: str) -> float:
 
 
 def folder(text: str) -> str:
-    """A folder as sessions record it: absolute, ``~`` expanded."""
-    from pathlib import Path
+    """A folder as sessions record it: absolute, ``~`` expanded; one of Windows, where this is none, as it is."""
+    from pathlib import Path, PureWindowsPath
 
+    if not text.startswith("/") and PureWindowsPath(text).is_absolute():
+        return text
     try:
         return str(Path(text).expanduser().resolve())
     except (OSError, RuntimeError, ValueError) as error:

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from crowmem import takeover
+from crowmem.content import title
 from crowmem.ids import build_agent_id
 from crowmem.image_keeping import keep
+from crowmem.indexing import stored
 from crowmem.operation import M, Repository, operation
 from crowmem.records import ImportedSession, ImportSource
 from crowmem.statement import statement
@@ -216,27 +218,32 @@ async def _add(tx: Driver, rows: Sequence[ImportRow]) -> ImportAdded:
 
 async def _insert(tx: Driver, new: Sequence[tuple[_Known, ImportRow]]) -> list[int]:
     """Insert messages, and count them for their sessions; their ids."""
-    counts: dict[tuple[str, int, int], list[str]] = defaultdict(list)
+    counts: dict[tuple[str, int, int], list[dict[str, Any]]] = defaultdict(list)
     for agent, row in new:
         row.columns["agent_id"] = agent.agent_id
-        counts[row.session_id, agent.first, int(row.columns["fork_idx"] == 1)].append(row.columns["created_at"])
+        counts[row.session_id, agent.first, int(row.columns["fork_idx"] == 1)].append(row.columns)
     await tx.run(COUNT_BEGIN, {})
     ids = [new_id for (new_id,) in await tx.run_batch(MESSAGE_ADD, [row.columns for _agent, row in new])]
     await tx.run(COUNT_END, {})
     rows = [
         {
             "session_id": session_id,
-            "messages": len(times),
-            "last": max(times),
+            "messages": len(own),
+            "last": max(columns["created_at"] for columns in own),
             "trunk": trunk,
             "first": first,
-            "title_first": None,
-            "title_second": None,
+            **_titles(own[: 2 * first]),
         }
-        for (session_id, first, trunk), times in counts.items()
+        for (session_id, first, trunk), own in counts.items()
     ]
     await tx.run_batch(COUNT, rows)
     return ids
+
+
+def _titles(columns: Sequence[dict[str, Any]]) -> dict[str, str | None]:
+    """What the first two new messages of a session's first agent would name it, if nothing else does."""
+    first, second, *_ = [*(title(stored(one["data"])) for one in columns), None, None]
+    return {"title_first": first, "title_second": second}
 
 
 async def _known(tx: Driver, rows: Sequence[ImportRow]) -> dict[tuple[str, str], _Known]:

@@ -161,16 +161,20 @@ class Search(Repository[M]):
         return await reindex(self._driver, self._store, stem=wanted, progress=progress)
 
     @operation
-    async def optimize(self) -> None:
+    async def optimize(self, *, merge: bool = True) -> None:
         """Finish what the index leaves for later: rows of other programs, deleted words, counts of common words.
 
-        Worth its time after an import and now and then; searches are then faster, and PostgreSQL's scores exact.
+        Worth its time now and then; searches are then faster, and PostgreSQL's scores exact.
+
+        Args:
+            merge: whether to merge SQLite's index into one piece, too, which reads and writes all of it. False takes
+                time by what is new.
 
         Raises:
             Conflict: inside a transaction; it needs many of its own.
         """
         self._alone("optimize")
-        await optimize(self._driver, self._store)
+        await optimize(self._driver, self._store, merge=bool(merge))
 
     def _alone(self, what: str) -> None:
         if self._driver.in_transaction:
