@@ -17,6 +17,7 @@ from harness import OURS, Report, loopback
 
 from crowmem import Memory, message_rows
 from crowmem.content import search_text
+from crowmem.drivers.sqlite_rank import install
 from crowmem.indexing import Entry, entry
 from crowmem.scope import scope_words
 from crowmem.statement import in_schema
@@ -129,6 +130,7 @@ def sqlite_place(report: Report, texts: Corpus, folder: Path) -> Iterator[Place]
         optimize(report, texts, "sqlite", memory)
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
         connection.execute("pragma mmap_size = 0")
+        install(connection)
 
         def execute(text: str, values: Any) -> list[Any]:
             return connection.execute(text, values).fetchall()

@@ -80,6 +80,11 @@ class Scope:
         """Words whose numbers of rows bound the scope's size, a list for each group that is small enough to count."""
         return [[one for one, _ in group] for group in self.groups if len(group) <= _MOST_COUNTED]
 
+    @property
+    def words(self) -> int:
+        """How many words `limit` writes before the text."""
+        return sum(1 + (other is not None) for group in self.groups for _, other in group)
+
     def limit(self, syntax: Syntax, text: str) -> str:
         """An expression of the text, limited to the scope."""
         groups = [

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from crowmem.drivers import Driver
     from crowmem.filters import Scope
     from crowmem.query import Phrase, Query
+    from crowmem.store import Store
 
 COUNTS = statement("search_counts")
 RANK = statement("search_rank")
@@ -32,6 +33,7 @@ COUNTED = 50_001  # rows where the counting of a term ends
 WINDOW = 4  # buckets of 16,384 messages: the newest 65,536 are looked at for common words
 WIDER = 8  # how much larger the window becomes while it holds too few matches
 MOST_BUCKETS = 256  # a window of more has no words for them: it is all messages
+SMALL = 64  # times as many rows as in the scope: then words are counted by us, and remembered
 PAGE = 200  # windows are widened until they hold the messages of a whole number of these, so pages fit together
 
 _K1 = 1.2
@@ -51,8 +53,24 @@ class _Counts:
 
     def weight(self, term: Phrase) -> float:
         """A term's largest share of a score."""
+        return (_K1 + 1) * self.idf(term)
+
+    def idf(self, term: Phrase) -> float:
+        """A term's inverse document frequency, as FTS5 computes it."""
         count = self.terms[term]
-        return (_K1 + 1) * max(math.log((max(self.rows - count, 0) + 0.5) / (count + 0.5)), 1e-6)
+        found = math.log((max(self.rows - count, 0) + 0.5) / (count + 0.5))
+        return found if found > 0 else 1e-6
+
+    @property
+    def small(self) -> bool:
+        """Whether the scope is so small that FTS5's own counting of the words would take most of the time."""
+        return (
+            self.scope is not None
+            and self.scope * SMALL <= self.rows
+            and all(
+                count < COUNTED for term, count in self.terms.items() if term.prefix
+            )  # of others that is all we know
+        )
 
 
 class Search:
@@ -60,21 +78,21 @@ class Search:
 
     Args:
         driver: the driver.
+        store: the store's settings, and what is known of its words.
         query: the parsed query.
         scope: what it is limited to.
         wanted: how many messages, offset included.
-        stem: whether the index holds stems.
         exhaustive: score every match, however many there are.
     """
 
     def __init__(
-        self, driver: Driver, query: Query, scope: Scope, wanted: int, *, stem: bool, exhaustive: bool
+        self, driver: Driver, store: Store, query: Query, scope: Scope, wanted: int, *, exhaustive: bool
     ) -> None:
         self._driver = driver
+        self._store = store
         self._query = query
         self._scope = scope
         self._wanted = wanted
-        self._stem = stem
         self._exhaustive = exhaustive
         self._syntax = Syntax.of(driver.dialect)
         must = self._syntax.every(map(self._syntax.phrase, query.must))
@@ -127,23 +145,38 @@ class Search:
 
     async def _count(self) -> _Counts:
         """How common the terms are; before that the index catches up with other programs."""
-        terms = [self._syntax.phrase(term) for term in self._query.terms]
-        groups = self._scope.counted()
-        words = [self._syntax.word(word) for group in groups for word in group]
-        places = await self._places(terms + words)
+        terms = {term: self._syntax.phrase(term) for term in self._query.terms}
+        groups = [[self._syntax.word(word) for word in group] for group in self._scope.counted()]
+        words = [*terms.values(), *(word for group in groups for word in group)]
+        places, counts = await self._counted(words)
         if places[_LAGS] and not self._driver.read_only:
-            await catch_up(self._driver, stem=self._stem)
-            places = await self._places(terms + words)
-        of_terms = {term: places[place] for place, term in enumerate(self._query.terms, 1)}
-        place, sizes = len(terms) + 1, []
-        for group in groups:
-            sizes.append(sum(places[place + number] for number in range(len(group))))
-            place += len(group)
+            await catch_up(self._driver, stem=self._store.stem)
+            places, counts = await self._counted(words)
+        sizes = [sum(counts[word] for word in group) for group in groups]
+        of_terms = {term: counts[word] for term, word in terms.items()}
         return _Counts(places[_NEWEST], places[_ROWS], of_terms, min(sizes, default=None))
 
-    async def _places(self, terms: list[str]) -> dict[int, int]:
-        found = await self._driver.run(COUNTS, {"terms": terms, "most": COUNTED})
-        return {place: _number(number) for place, number in found}
+    async def _counted(self, words: list[str]) -> tuple[dict[int, int], dict[str, int]]:
+        """What search_counts tells besides, and in how many rows each word stands: remembered, or counted now."""
+        remembered = self._store.frequencies
+        counts: dict[str, int] = {}
+        likely = remembered.known(words)
+        places = await self._places([word for word in words if word not in likely], counts)
+        known = remembered.known(words, places[_ROWS]) | counts
+        changed = [word for word in words if word not in known]
+        if changed:
+            places = await self._places(changed, known)
+        return places, known
+
+    async def _places(self, words: list[str], counts: dict[str, int]) -> dict[int, int]:
+        """Count words, and remember what is worth it where counting is exact, but takes long."""
+        found = await self._driver.run(COUNTS, {"terms": words, "most": COUNTED})
+        places = {place: _number(number) for place, number in found}
+        for place, word in enumerate(words, 1):
+            counts[word] = places[place]
+            if self._driver.dialect == "sqlite" and not word.endswith("*"):
+                self._store.frequencies.learn(word, places[place], places[_ROWS])
+        return places
 
     async def _all(self, expression: str, terms: list[Phrase], counts: _Counts) -> Ranked:
         """The best rows for an expression among all messages."""
@@ -184,6 +217,7 @@ class Search:
                     "low": low,
                     "terms": [self._syntax.phrase(term) for term in terms],
                     "counts": [counts.terms[term] for term in terms],
+                    "weights": [0] * self._scope.words + list(map(counts.idf, terms)) if counts.small else None,
                     "most": most,
                     **self._scope.columns(),
                 },

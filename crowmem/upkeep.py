@@ -59,6 +59,7 @@ async def reindex(driver: Driver, store: Store, *, stem: bool, progress: Callabl
     plan = {"stem": stem, "lexer": LEXER}
     after = await _begin(driver, plan)
     store.stem = stem
+    store.frequencies.forget()
     [[total, newest]] = await driver.run(TOTAL, {})
     done = 0
     while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,12 @@ from data import shared_data, transcript_files
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crowmem import Memory, ranking
-from crowmem.filters import Scope
+from crowmem import Memory, frequencies, ranking
+from crowmem.filters import scope_of
 from crowmem.lexer import documents
 from crowmem.operation import drive
 from crowmem.query import parse
+from crowmem.scope import MARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
     from crowmem.records import Hit
 
 SCORES = 1e-9
-QUICK, LONG = 1500, 10_000  # queries of each kind of store
+QUICK = 1500  # queries of each kind of store
+LONG = int(os.environ.get("CROWMEM_FUZZ_ROUNDS", "20000"))
 
 
 class Pair:
@@ -65,10 +68,13 @@ def pair(tmp_path: Path, pg_clean: str) -> Iterator[Pair]:
         yield Pair(sqlite, postgres)
 
 
-def ranked(store: Memory, stem: bool, query: str, match: str, exclude: str | None) -> list[tuple[int, float]]:
+def ranked(
+    store: Memory, stem: bool, session: str | None, query: str, match: str, exclude: str | None
+) -> list[tuple[int, float]]:
     """What a search finds, without the messages: the giants take long to load."""
     asked = parse(query, match=match, exclude=exclude or "", stem=stem)
-    search = ranking.Search(store.search._driver, asked, Scope(), 1000, stem=stem, exhaustive=False)
+    scope = scope_of(session_id=session)
+    search = ranking.Search(store.search._driver, store.search._store, asked, scope, 1000, exhaustive=False)
     return drive(search.run()) if asked.terms else []
 
 
@@ -78,11 +84,14 @@ def fuzz(pair: Pair, seed: int, count: int, stem: bool) -> None:
     if stem:
         for store in pair.stores:
             store.search.reindex(stem=True)
-    pair.add([hostile.text(rng) for _ in range(700)] + hostile.giants() + real_texts(200))
+    for place in range(70):
+        pair.add([hostile.text(rng) for _ in range(10)], f"s{place}")
+    pair.add(hostile.giants() + real_texts(200))
     found = 0
     for number in range(count):
         query = hostile.query(rng, pair.texts)
-        one, two = (ranked(store, stem, **query) for store in pair.stores)
+        session = rng.choice((None, None, None, f"s{rng.randrange(70)}"))
+        one, two = (ranked(store, stem, session, **query) for store in pair.stores)
         assert dict(one) == pytest.approx(dict(two), abs=SCORES), query
         found += bool(one)
         if number % 20 == 0:
@@ -111,7 +120,7 @@ def test_random_queries_give_the_same_hits_and_scores(pair: Pair, stem: bool) ->
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("stem", [False, True])
 @pytest.mark.parametrize("seed", range(100, 102))
-def test_ten_thousand_random_queries_of_each_kind(pair: Pair, stem: bool, seed: int) -> None:
+def test_twenty_thousand_random_queries_of_each_kind(pair: Pair, stem: bool, seed: int) -> None:
     fuzz(pair, seed, LONG // 2, stem)
 
 
@@ -168,6 +177,76 @@ def test_common_words_rank_the_newest_messages_on_both(pair: Pair, monkeypatch: 
             pair.find(query=query, match=match, limit=1000, exhaustive=exhaustive)[0] for exhaustive in (True, False)
         )
         assert whole == bounded  # one bucket holds them all
+
+
+def test_small_scopes_are_scored_as_fts5_does(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a small scope FTS5 does not count the words itself: its scores are the same to the last bit."""
+    rng = random.Random(37)
+    for number in range(150):
+        pair.add([hostile.text(rng) for _ in range(rng.randint(1, 6))], f"s{number}")
+    found = 0
+    for _ in range(300):
+        query = hostile.query(rng, pair.texts)
+        limits: dict[str, Any] = rng.choice(
+            [
+                {"session_id": f"s{rng.randrange(150)}"},
+                {"agent_ids": [f"s{rng.randrange(150)}-1-1", f"s{rng.randrange(150)}-1-1"], "roles": ["user"]},
+                {"session_id": f"s{rng.randrange(150)}", "agent_idx": 1, "include_forks": False, "injected": False},
+            ]
+        )
+        found += pair.check(**query, **limits, limit=1000)
+        given = pair.stores[0].search.messages(**query, **limits, limit=1000)
+        with monkeypatch.context() as patched:
+            patched.setattr(ranking, "SMALL", 1 << 40)
+            own = pair.stores[0].search.messages(**query, **limits, limit=1000)
+        assert given == own, (query, limits)
+    assert found > 100
+
+
+def test_common_words_are_counted_again_when_they_may_have_changed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frequencies, "SMALL_STORE", 100)
+    monkeypatch.setattr(frequencies, "COMMON", 50)
+    store = pair.stores[0]
+    asked: list[list[str]] = []
+    inner = store.search._driver
+
+    class Watched:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(inner, name)
+
+        async def run(self, statement: Any, params: Any) -> Any:
+            if statement is ranking.COUNTS:
+                asked.append(params["terms"])
+            return await inner.run(statement, params)
+
+    def words() -> list[str]:
+        asked.clear()
+        store.search.messages("common rare", match="any", session_id="s7")
+        return [word.strip('"').removeprefix(MARK) for some in asked for word in some]
+
+    def equal() -> bool:
+        return pair.check(query="common rare", match="any", session_id="s7", limit=100) > 0
+
+    monkeypatch.setattr(store.search, "_driver", Watched())
+    for number in range(100):
+        pair.add(["common word", "common rare", "other", f"n{number}"], f"s{number}")
+    assert words() == ["common", "rare", "ss7"]
+    assert words() == ["ss7"]
+    assert equal()
+    pair.add(
+        ["common"], "s7"
+    )  # half a hundredth of the rows with the word, and all of a hundredth of those with the other
+    assert words() == ["ss7"]
+    pair.add(["common"] * 2, "s7")
+    assert words() == ["ss7", "common", "rare"]
+    assert equal()
+    for both in pair.stores:
+        both.agents.create("s3-1-1", "s3")
+        assert both.sessions.delete("s3")
+    assert words() == ["ss7", "common", "rare"]
+    assert equal()
+    store.search.reindex()
+    assert words() == ["common", "rare", "ss7"]
 
 
 def test_with_many_rows_counted_frequencies_give_equal_scores(pair: Pair) -> None:

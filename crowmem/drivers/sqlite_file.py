@@ -24,6 +24,7 @@ from crowmem.drivers.sqlite_errors import FAILURES, translate, translated
 from crowmem.drivers.sqlite_fork import follow, is_spoilt
 from crowmem.drivers.sqlite_group import Group
 from crowmem.drivers.sqlite_place import Place
+from crowmem.drivers.sqlite_rank import install
 from crowmem.drivers.turn import Turn, give_back, turn_for
 from crowmem.errors import Busy, Closed, NotFound, SchemaMismatch, Unavailable, Unsupported
 
@@ -134,6 +135,7 @@ class SqliteFile:
         connection.pragma("foreign_keys", 1)
         connection.pragma("secure_delete", 1)
         connection.pragma("temp_store", "memory")
+        install(connection)
         if self.on_connect:
             connection.execute(self.on_connect).fetchall()
         if self.path is not None:

@@ -123,9 +123,7 @@ class Search(Repository[M]):
         asked: Query | None = parsed
         found: Ranked = []
         while asked is not None and asked.terms and not scope.empty and not found:
-            search = Ranking(
-                self._driver, asked, scope, first + most, stem=self._store.stem, exhaustive=bool(exhaustive)
-            )
+            search = Ranking(self._driver, self._store, asked, scope, first + most, exhaustive=bool(exhaustive))
             found = await search.run()
             asked = asked.unquoted()
         return await self._hits(found[first:], parsed)

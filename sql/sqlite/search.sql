@@ -18,10 +18,12 @@ from json_each(:terms) j;
 
 -- name: search_rank :many int, float
 -- The best index rows for an expression: message id and score, lower is better, the newer message first among equals.
--- :must is an expression that has to hold besides and is not scored; :low the smallest message id looked at.
--- differs: FTS5 counts and weighs the words itself. ORDER BY rank is slower here (236 against 131 ms for a common word among
+-- :must is an expression that has to hold besides and is not scored; :low the smallest message id looked at; :weights of each
+-- phrase of the expression, where they are known.
+-- differs: FTS5 counts and weighs the words itself, unless we do, for a small scope. ORDER BY rank is slower here (236 against 131 ms for a common word among
 -- a million), and so is any join before the limit.
-select rowid >> 6, bm25(message_index, 1, 0) as score
+select rowid >> 6,
+    case when :weights is null then bm25(message_index, 1, 0) else crowmem_bm25(message_index, :weights) end as score
 from message_index
 where message_index match :match
     and rowid >= :low << 6
