@@ -12,13 +12,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from crowmem.errors import BlobDamaged, Conflict, SchemaTooOld
 from crowmem.image_keeping import join
 from crowmem.opening import backup_file
 from crowmem.operation import drive
-from crowmem.repositories.copies import MESSAGES, TABLES, Copies, Table
+from crowmem.repositories.copies import MESSAGES, TABLES, Copies, Table, message_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,9 +27,12 @@ if TYPE_CHECKING:
     from crowmem.operation import Sync
 
 PAGE_ROWS = 500
+BATCH_ROWS = 4000  # messages of one transaction; a copy that is cut short does so many again at most
 HUGE = 1_000_000  # characters of one page's messages, after which smaller pages are read
 SOURCE_SETTING = "copied_from"
 _HASH_BITS = 256
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,13 +168,39 @@ def _copy_table(reading: Copies[Sync], writing: Copies[Sync], table: Table) -> i
 def _copy_messages(reading: Copies[Sync], writing: Copies[Sync], progress: Callable[[int, int], object] | None) -> int:
     last = writing.last_message()
     total = reading.last_message()
+    stem, dialect = writing._store.stem, writing._driver.dialect
     rows = 0
-    for page in _pages(reading, MESSAGES, (last,)):
-        writing.put_messages(page)
-        rows += len(page)
+    for batch in _ahead(message_batch(found, stem, dialect) for found in _gathered(_pages(reading, MESSAGES, (last,)))):
+        writing.put_messages(batch)
+        rows += len(batch.rows)
         if progress:
-            progress(page[-1][0], total)
+            progress(batch.rows[-1][0], total)
     return rows
+
+
+def _gathered(pages: Iterator[list[tuple[Any, ...]]]) -> Iterator[list[tuple[Any, ...]]]:
+    """Pages put together until they are worth a transaction: an index takes many messages at once with less work."""
+    found: list[tuple[Any, ...]] = []
+    size = 0
+    for page in pages:
+        found += page
+        size += _size(page)
+        if len(found) >= BATCH_ROWS or size >= 4 * HUGE:
+            yield found
+            found, size = [], 0
+    if found:
+        yield found
+
+
+def _ahead(items: Iterator[T]) -> Iterator[T]:
+    """The same items, each made while the one before it is at work: the two stores seldom wait for the same thing."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1, "crowmem-copy") as pool:
+        coming = pool.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = pool.submit(next, items, None)
+            yield item
 
 
 def _copy_images(source: Memory, target: Memory, reading: Copies[Sync], report: CopyReport) -> None:
@@ -200,5 +229,9 @@ def _pages(copies: Copies[Sync], table: Table, after: tuple[Any, ...]) -> Iterat
         yield page
         last = page[-1]
         after = tuple(last[place] for place in places)
-        size = sum(len(value) for row in page for value in row if isinstance(value, str))
-        limit = max(1, limit // 2) if size > 4 * HUGE else min(PAGE_ROWS, limit * 2)
+        limit = max(1, limit // 2) if _size(page) > 4 * HUGE else min(PAGE_ROWS, limit * 2)
+
+
+def _size(page: list[tuple[Any, ...]]) -> int:
+    """Characters of a page."""
+    return sum(len(value) for row in page for value in row if isinstance(value, str))

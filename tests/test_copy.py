@@ -172,7 +172,7 @@ def test_damage_in_the_copy_is_seen(tmp_path: Path) -> None:
 SLOW = """
 import sys
 from crowmem import Memory, copying
-copying.PAGE_ROWS = 7
+copying.PAGE_ROWS = copying.BATCH_ROWS = 7
 with Memory.open(sys.argv[1], read_only=True) as one, Memory.open(sys.argv[2]) as two:
     print("ready", flush=True)
     copying.copy_store(one, two, progress=lambda done, total: print(done, flush=True))

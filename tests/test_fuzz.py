@@ -7,6 +7,7 @@ import inspect
 import math
 import os
 import random
+import sys
 from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -166,9 +167,9 @@ def run(url: str, rounds: int, folder: Path) -> tuple[list[str], dict[str, str]]
                 continue  # a required argument is missing, which Python itself says
             try:
                 call(**arguments)
-                outcomes.append(f"{name} ok")
+                outcomes.append(sys.intern(f"{name} ok"))
             except Exception as error:  # this is what the test is for
-                outcomes.append(f"{name} {type(error).__name__}")
+                outcomes.append(sys.intern(f"{name} {type(error).__name__}"))
                 if not isinstance(error, CrowmemError) or isinstance(error, UNEXPECTED) or not str(error):
                     wrong.setdefault(outcomes[-1], f"{arguments!r:.300} -> {error!s:.200}")
         assert memory.check(deep=True) == []
@@ -183,7 +184,7 @@ def test_every_operation_gives_a_result_or_a_typed_error(
 ) -> None:
     monkeypatch.chdir(tmp_path)  # paths are among the values
     outcomes, wrong = run(url, rounds, tmp_path)
-    print(sorted(Counter(outcome.split()[1] for outcome in outcomes).items()))
+    print(f"{len(outcomes):,} calls: {sorted(Counter(outcome.split()[1] for outcome in outcomes).items())}")
     assert sum(outcome.endswith(" ok") for outcome in outcomes) > rounds / 20
     assert not wrong, "\n".join(f"{key}: {value}" for key, value in sorted(wrong.items()))
 

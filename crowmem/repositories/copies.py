@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from crowmem.indexing import INDEX_ADD, STATS_ADD, stored_entry
+from crowmem.indexing import INDEX_ADD, stored_entry
 from crowmem.operation import M, Repository, operation
 from crowmem.scope import agent_parts
 from crowmem.statement import Statement, statement
@@ -13,8 +13,11 @@ from crowmem.statement import Statement, statement
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from crowmem.drivers import Driver
+
 COUNT = statement("session_add_messages")
 LAST = statement("copy_messages_last")
+PUT_MANY = statement("copy_messages_put_many")
 COUNTERS = statement("copy_counters")
 COUNTERS_PUT = statement("copy_counters_put")
 COUNTERS_ROWS = statement("copy_counters_rows")
@@ -108,6 +111,38 @@ TABLES = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class MessageBatch:
+    """Messages as one transaction writes them, with all that takes time to work out.
+
+    Attributes:
+        rows: the messages' columns.
+        indexed: of each, how much of it the index has.
+        index: the parameters of their index rows.
+    """
+
+    rows: list[tuple[Any, ...]]
+    indexed: list[int]
+    index: list[dict[str, Any]]
+
+
+def message_batch(rows: list[tuple[Any, ...]], stem: bool, dialect: str) -> MessageBatch:
+    """Make the index rows of messages for a store.
+
+    Args:
+        rows: as `Copies.page` gives them.
+        stem: whether the store's index holds stems.
+        dialect: the store's.
+    """
+    indexed: list[int] = []
+    index: list[dict[str, Any]] = []
+    for key, agent_id, _, created_at, data, role, _, _, _, injected in rows:
+        entry = stored_entry((key, agent_id, role, created_at, data, injected), stem, dialect)
+        indexed.append(entry.indexed)
+        index += entry.rows(key)
+    return MessageBatch(rows, indexed, index)
+
+
 class Copies(Repository[M]):
     """Reading and writing a store table by table."""
 
@@ -124,32 +159,31 @@ class Copies(Repository[M]):
             await tx.run_batch(table.write, named)
 
     @operation
-    async def put_messages(self, rows: Sequence[Sequence[Any]]) -> None:
+    async def put_messages(self, batch: MessageBatch) -> None:
         """Write messages with index rows and sessions' counts, in one transaction; those there are left alone."""
-        dialect, stem = self._driver.dialect, self._store.stem
-        named = {row[0]: dict(zip(MESSAGES.columns, row, strict=True)) for row in rows}
-        entries = {
-            key: stored_entry(
-                (key, one["agent_id"], one["role"], one["created_at"], one["data"], one["injected"]), stem, dialect
-            )
-            for key, one in named.items()
-        }
         async with self._driver.transaction() as tx:
-            new = await tx.run_batch(
-                MESSAGES.write, [{**one, "indexed": entries[key].indexed} for key, one in named.items()]
-            )
-            ids = [key for (key,) in new]
-            index_rows = [one for key in ids for one in entries[key].rows(key)]
-            if index_rows:
-                await tx.run_batch(INDEX_ADD, index_rows)
-                if dialect == "postgres":
-                    words = sum(one["len"] for one in index_rows)
-                    await tx.run(STATS_ADD, {"docs": len(index_rows), "toks": words})
+            new = set(await self._added(tx, batch))
             stamps: dict[str, list[str]] = {}
-            for key in ids:
-                stamps.setdefault(named[key]["agent_id"], []).append(named[key]["created_at"])
-            for agent_id in sorted(stamps):
-                await tx.run(COUNT, _counted(agent_id, stamps[agent_id]))
+            for row in batch.rows:
+                if row[0] in new:
+                    stamps.setdefault(row[1], []).append(row[3])
+            await tx.run_batch(COUNT, [_counted(agent_id, stamps[agent_id]) for agent_id in sorted(stamps)])
+
+    async def _added(self, tx: Driver, batch: MessageBatch) -> list[int]:
+        """Insert the messages that are not there, and their index rows; the ids of these messages."""
+        if tx.dialect == "postgres":
+            columns = zip(MESSAGES.columns, zip(*batch.rows, strict=True), strict=True)
+            each = {f"{name}_each": list(values) for name, values in columns}
+            words = {f"{name}s": [row[name] for row in batch.index] for name in ("id", "doc", "len", "text")}
+            return [key for (key,) in await tx.run(PUT_MANY, {**each, "indexed_each": batch.indexed, **words})]
+        named = [
+            {**dict(zip(MESSAGES.columns, row, strict=True)), "indexed": indexed}
+            for row, indexed in zip(batch.rows, batch.indexed, strict=True)
+        ]
+        ids = [key for (key,) in await tx.run_batch(MESSAGES.write, named)]
+        new = set(ids)
+        await tx.run_batch(INDEX_ADD, [row for row in batch.index if row["id"] in new])
+        return ids
 
     @operation
     async def last_message(self) -> int:

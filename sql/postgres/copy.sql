@@ -30,14 +30,37 @@ select id, agent_id, fork_idx, created_at, cast(data as text), role, prompt_toke
     injected
 from main.messages where id > :after order by id limit :limit;
 
--- name: copy_messages_put :many int
--- One row of messages; its id, unless it was there. :indexed says how much of it the index has.
--- differs: how JSON is kept.
-insert into main.messages (id, agent_id, fork_idx, created_at, data, role, prompt_tokens, completion_tokens,
-    total_tokens, injected, indexed)
-values (:id, :agent_id, :fork_idx, :created_at, cast(cast(:data as text) as json), :role, :prompt_tokens,
-    :completion_tokens, :total_tokens, :injected, :indexed)
-on conflict (id) do nothing returning id;
+-- name: copy_messages_put_many :many int
+-- Many messages with their index rows, in one round trip; the ids of those that were not there yet.
+-- The arrays that end in _each have one item a message; :ids, :docs, :lens and :texts have one an index row.
+-- only: postgres; SQLite runs copy_messages_put and message_index_add once each.
+with bulk as materialized (
+    select set_config('gin_pending_list_limit', '4096', true)
+), added as (
+    insert into main.messages (id, agent_id, fork_idx, created_at, data, role, prompt_tokens, completion_tokens,
+        total_tokens, injected, indexed)
+    select id, agent_id, fork_idx, created_at, cast(data as json), role, prompt_tokens, completion_tokens, total_tokens,
+        injected, indexed
+    from bulk, unnest(cast(:id_each as bigint[]), cast(:agent_id_each as text[]), cast(:fork_idx_each as integer[]),
+        cast(:created_at_each as text[]), cast(:data_each as text[]), cast(:role_each as text[]),
+        cast(:prompt_tokens_each as integer[]), cast(:completion_tokens_each as integer[]),
+        cast(:total_tokens_each as integer[]), cast(:injected_each as integer[]), cast(:indexed_each as integer[]))
+        as g (id, agent_id, fork_idx, created_at, data, role, prompt_tokens, completion_tokens, total_tokens, injected,
+            indexed)
+    on conflict (id) do nothing returning id
+), words as (
+    insert into main.message_index (message_id, doc, len, tsv)
+    select id, d.doc, d.len, cast(d.tsv || U&' ''\E000b' || (id >> 14) || '''' as tsvector)
+    from unnest(cast(:ids as bigint[]), cast(:docs as integer[]), cast(:lens as integer[]), cast(:texts as text[]))
+        as d (id, doc, len, tsv)
+    join added using (id)
+    returning len
+), stats as (
+    insert into main.search_stats as s (slot, docs, toks)
+    select pg_backend_pid() & 255, count(*), sum(len) from words having count(*) > 0
+    on conflict (slot) do update set docs = s.docs + excluded.docs, toks = s.toks + excluded.toks
+)
+select id from added;
 
 -- name: copy_deliveries :many int, text, text, text, text, text, text, text, int, int, int, int, text, text, text, int
 -- A page of mail.

@@ -29,7 +29,7 @@ from messages where id > :after order by id limit :limit;
 
 -- name: copy_messages_put :many int
 -- One row of messages; its id, unless it was there. :indexed says how much of it the index has.
--- differs: how JSON is kept.
+-- only: sqlite; PostgreSQL takes many at once.
 insert into messages (id, agent_id, fork_idx, created_at, data, role, prompt_tokens, completion_tokens, total_tokens,
     injected, indexed)
 values (:id, :agent_id, :fork_idx, :created_at, :data, :role, :prompt_tokens, :completion_tokens, :total_tokens,
