@@ -26,8 +26,10 @@ DEPTH = 200  # deepest nesting of one message; Python's own JSON reader stops ne
 PATH_BYTES = 1 << 16
 TEXT_BYTES = 2600  # most bytes of an id or address: both are indexed, and a PostgreSQL index row ends at 2,704
 INTEGER = (-(2**63), 2**63 - 1)
+DIGITS = 4300  # most of one integer: Python reads and writes no longer ones unless it is told to
 
 _TWO_HALVES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+_TOO_LONG = 10**DIGITS
 _PATH_SHOWN = 200
 _VALUE_SHOWN = 80
 
@@ -101,9 +103,12 @@ def encode_json(value: Any, what: str) -> str:
 def _check(value: Any, path: str, depth: int) -> None:
     """Refuse what would not load equal: exact types only, since subclasses lose themselves."""
     kind = type(value)
-    if kind is str or kind is int or kind is bool or value is None:
+    if kind is str or kind is bool or value is None:
         return
-    if kind is float:
+    if kind is int:
+        if not -_TOO_LONG < value < _TOO_LONG:
+            raise InvalidValue(f"{_short(path)} is an integer of more than {DIGITS:,} digits: store it as text")
+    elif kind is float:
         if not math.isfinite(value):
             raise InvalidValue(f"{_short(path)} is {value}, which JSON cannot carry: store it as text or null")
     elif kind is dict:
@@ -332,7 +337,10 @@ def _kind(value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of thousands of digits
+        text = _kind(value)
     return text if len(text) <= _VALUE_SHOWN else f"{text[:_VALUE_SHOWN]}…"
 
 

@@ -65,6 +65,17 @@ def test_any_text_survives_as_value_and_as_key(memory: Any, text: str) -> None:
     assert json.loads(memory.messages.load_json("s-1-1")) == [message]
 
 
+def test_integers_go_as_far_as_python_reads_them(memory: Any) -> None:
+    message = {"role": "user", "content": [10**4299, -(10**4300 - 1)]}
+    memory.messages.add("s-1-1", message)
+    assert memory.messages.load("s-1-1") == [message]
+    for number in (10**4300, -(10**5000)):
+        with pytest.raises(InvalidValue, match=r"message\.content\[0\] is an integer of more than 4,300 digits"):
+            memory.messages.add("s-1-1", {"role": "user", "content": [number]})
+        with pytest.raises(InvalidValue, match="after_id"):
+            memory.messages.follow(number)
+
+
 @pytest.mark.parametrize(
     ("value", "place"),
     [
