@@ -47,8 +47,10 @@ class S3(NamedTuple):
     region: str = DEFAULT_REGION
 
     def __repr__(self) -> str:
-        """What is no secret."""
-        return f"S3(endpoint={self.endpoint!r}, bucket={self.bucket!r}, region={self.region!r})"
+        """What is no secret; credentials that stand in the endpoint, where none belong, are."""
+        login, _, place = self.endpoint.rpartition("@")
+        endpoint = f"***@{place}" if login else place
+        return f"S3(endpoint={endpoint!r}, bucket={self.bucket!r}, region={self.region!r})"
 
 
 class Config(NamedTuple):
@@ -151,6 +153,11 @@ def _read(file: Path) -> dict[str, Any]:
         line = f", line {mark.line + 1}" if mark is not None else ""
         raise ConfigError(
             f"{file}{line} is not YAML: {getattr(error, 'problem', None) or 'a character is not allowed'}"
+        ) from None
+    except (ValueError, RecursionError):  # YAML takes 2026-13-01 for a date; the error would repeat a value
+        raise ConfigError(
+            f"{file} cannot be read: a value looks like a date or a number and is none (put it in quotes), or sections "
+            "are nested too deep"
         ) from None
     if settings is None:
         return {}

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _USE = re.compile(r"\$\{([^}]*)(\}?)", re.DOTALL)
-_NAMED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
+_NAMED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-((?:(?!\$\{).)*))?", re.DOTALL)  # no use inside a default
 _LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*")
 
 

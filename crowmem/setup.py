@@ -69,7 +69,7 @@ def ask(folder: str | os.PathLike[str] = HOME, read: Callable[[str], str] = inpu
     Raises:
         ConfigError: the input ended.
     """
-    target = folder_path(folder)
+    target = folder_path(folder, "the folder")
     try:
         store = _choice(read, "Where should messages be kept: sqlite (a file) or postgres (a server)?", STORES)
         images = _choice(read, "Where should images be kept: folder or s3 (a server)?", IMAGES)
@@ -98,7 +98,11 @@ def init(
     Raises:
         ConfigError, ReadOnly, StoreFull: the folder cannot be used.
     """
-    wanted, target = answers or Answers(), folder_path(folder)
+    wanted, target = answers or Answers(), folder_path(folder, "the folder")
+    if "${" in str(target):
+        raise ConfigError(
+            f"the folder is {str(target)!r}: ${{ would be replaced when config.yaml is read; take another"
+        )
     replace = {FILE, COMPOSE} if force else wanted.replace
     with file_errors("write", target):
         if not target.is_dir():

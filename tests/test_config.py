@@ -215,12 +215,24 @@ def test_the_dotenv_file_beside_it_is_read_and_the_environment_goes_before_it(tm
         ("a: b: c", ["line 1", "not YAML"]),
         ("\tdb_uri: x", ["not YAML"]),
         ("db_uri: !!python/object/apply:os.system ['true']", ["not YAML"]),
+        ("durability: 2026-13-45", ["quotes"]),
+        ("pool_size: !!int many", ["quotes"]),
+        (f"pool_size: {'9' * 5000}", ["quotes"]),
+        ("[" * 5000, ["too deep"]),
+        ("db_uri: ${A:-${B}}", ["${NAME:-default}"]),
     ],
 )
 def test_a_mistake_is_named_with_its_cure(tmp_path, text, words):
     message = refusal(tmp_path, text)
     for word in words:
         assert word in message
+
+
+def test_credentials_in_an_endpoint_are_not_shown(tmp_path):
+    for endpoint in (f"http://me:{SECRET}@host", f"me:{SECRET}@host", f"http://me:{SECRET}/x@host"):
+        found = config(tmp_path, f"image_store: {{s3: {{endpoint: '{endpoint}', access_key: a, secret_key: b}}}}")
+        assert SECRET not in repr(found)
+        assert "***@host" in repr(found.image_store)
 
 
 def test_a_broken_line_is_not_repeated(tmp_path):

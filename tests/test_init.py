@@ -121,6 +121,16 @@ def test_whatever_the_folder_is_called(tmp_path, name):
     assert load(tmp_path / name).images_dir == tmp_path / name / "images"
 
 
+@pytest.mark.parametrize("name", ["${HOME}", "~no-such-user-here", ""])
+def test_a_folder_that_cannot_be_named_in_the_settings(tmp_path, monkeypatch, name):
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    with pytest.raises(ConfigError, match=r"^the folder is '"):
+        init(name)
+    assert list(here.iterdir()) == []
+
+
 def test_a_file_in_the_way(tmp_path):
     (tmp_path / "crow").write_text("a file")
     with pytest.raises(ConfigError):

@@ -31,6 +31,8 @@ def parse_endpoint(endpoint: Any) -> tuple[str, bool]:
     if not isinstance(endpoint, str) or not endpoint.strip():
         raise ConfigError(f"{_SETTING}endpoint is empty, expected a URL such as http://127.0.0.1:9000")
     text = endpoint.strip()
+    if "@" in text:
+        raise ConfigError(f"{_SETTING}endpoint holds credentials: put them into access_key and secret_key")
     try:
         parts = urlsplit(text if "://" in text else f"//{text}")
         host, port = parts.hostname, parts.port
@@ -38,8 +40,6 @@ def parse_endpoint(endpoint: Any) -> tuple[str, bool]:
         raise ConfigError(
             f"{_SETTING}endpoint is no URL ({error}), expected one such as http://127.0.0.1:9000"
         ) from None
-    if parts.username is not None or parts.password is not None:
-        raise ConfigError(f"{_SETTING}endpoint holds credentials: put them into access_key and secret_key")
     if host is None or parts.scheme not in ("", "http", "https") or not re.fullmatch(r"[\w.:%-]+", host):
         raise ConfigError(f"{_SETTING}endpoint is {text!r}, expected a URL such as http://127.0.0.1:9000")
     if parts.path not in ("", "/") or parts.query or parts.fragment:

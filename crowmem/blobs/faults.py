@@ -29,13 +29,9 @@ def file_error(error: OSError, doing: str, path: Path) -> CrowmemError:
     if error.errno in _FULL:
         return StoreFull(f"cannot {doing} {path}: {reason}; free some space, then try again")
     if error.errno in _DENIED:
-        return ReadOnly(
-            f"cannot {doing} {path}: {reason}; give this user the right, or set images_dir to another folder"
-        )
+        return ReadOnly(f"cannot {doing} {path}: {reason}; give this user the right, or take another folder")
     if error.errno in _MISPLACED:
-        return ConfigError(
-            f"cannot {doing} {path}: {reason}; images_dir must be a folder, or a path where one can be made"
-        )
+        return ConfigError(f"cannot {doing} {path}: {reason}; a folder is needed, or a path where one can be made")
     return Unavailable(f"cannot {doing} {path}: {reason}")
 
 

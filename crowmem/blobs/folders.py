@@ -9,19 +9,23 @@ from pathlib import Path
 from crowmem.errors import ConfigError
 
 
-def folder_path(folder: str | os.PathLike[str]) -> Path:
+def folder_path(folder: str | os.PathLike[str], what: str = "the images folder") -> Path:
     """A folder as an absolute path, ``~`` expanded.
+
+    Args:
+        folder: the path.
+        what: how errors call it.
 
     Raises:
         ConfigError: empty, with a NUL, or the home of an unknown user.
     """
     text = os.fspath(folder)
     if not isinstance(text, str) or not text or "\0" in text:
-        raise ConfigError(f"the images folder is {text!r}, expected a path")
+        raise ConfigError(f"{what} is {text!r}, expected a path")
     try:
         return Path(text).expanduser().absolute()
     except RuntimeError as error:
-        raise ConfigError(f"the images folder is {text!r}: {error}") from error
+        raise ConfigError(f"{what} is {text!r}: {error}") from error
 
 
 def names_in(folder: Path) -> list[str]:

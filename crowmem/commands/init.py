@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> None:
     from crowmem.config import HOME
     from crowmem.setup import Answers, ask, init
 
-    folder = args.folder or HOME
+    folder = HOME if args.folder is None else args.folder
     if args.yes or args.store or args.images:
         answers = Answers(args.store or "sqlite", args.images or "folder")
     elif sys.stdin.isatty():
