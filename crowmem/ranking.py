@@ -33,7 +33,8 @@ COUNTED = 50_001  # rows where the counting of a term ends
 WINDOW = 4  # buckets of 16,384 messages: the newest 65,536 are looked at for common words
 WIDER = 8  # how much larger the window becomes while it holds too few matches
 MOST_BUCKETS = 256  # a window of more has no words for them: it is all messages
-SMALL = 64  # times as many rows as in the scope: then words are counted by us, and remembered
+SMALL = 64  # times as many rows as in the scope, and FTS5's counting of the words takes longer than all else
+HEAVY = 2_000_000  # rows that FTS5 counts for its scores without a look at Ctrl-C, some 40 ms
 PAGE = 200  # windows are widened until they hold the messages of a whole number of these, so pages fit together
 
 _K1 = 1.2
@@ -61,16 +62,16 @@ class _Counts:
         found = math.log((max(self.rows - count, 0) + 0.5) / (count + 0.5))
         return found if found > 0 else 1e-6
 
-    @property
-    def small(self) -> bool:
-        """Whether the scope is so small that FTS5's own counting of the words would take most of the time."""
-        return (
-            self.scope is not None
-            and self.scope * SMALL <= self.rows
-            and all(
-                count < COUNTED for term, count in self.terms.items() if term.prefix
-            )  # of others that is all we know
-        )
+    def given(self, terms: list[Phrase]) -> bool:
+        """Whether the weights of terms are given to FTS5, which otherwise counts the words again by itself.
+
+        It does so faster for each row found; but in a small scope the counting takes most of the time, and the counting
+        of many common words hears no Ctrl-C. Of a very common prefix it alone knows the number.
+        """
+        if any(term.prefix and self.terms[term] >= COUNTED for term in terms):
+            return False
+        small = self.scope is not None and self.scope * SMALL <= self.rows
+        return small or sum(self.terms[term] for term in terms) > HEAVY
 
 
 class Search:
@@ -119,7 +120,7 @@ class Search:
         found: Ranked = []
         if rare:
             for expression in self._with_rare(rare, common):
-                found += await self._all(expression, living, counts)
+                found += await self._all(expression, [*rare, *common], counts)
         best = _best(found, self._wanted)
         if not common:
             return best
@@ -198,7 +199,10 @@ class Search:
     async def _rank(
         self, expression: str, terms: list[Phrase], counts: _Counts, low: int, enough: int | None = None
     ) -> Ranked:
-        """The best rows for an expression, of enough different messages if there are so many."""
+        """The best rows for an expression, of enough different messages if there are so many.
+
+        The terms are in the order of the expression.
+        """
         wanted = enough or self._wanted
         unwanted = self._syntax.some(map(self._syntax.phrase, self._query.unwanted))
         match = self._scope.limit(self._syntax, self._syntax.without(expression, unwanted))
@@ -217,7 +221,7 @@ class Search:
                     "low": low,
                     "terms": [self._syntax.phrase(term) for term in terms],
                     "counts": [counts.terms[term] for term in terms],
-                    "weights": [0] * self._scope.words + list(map(counts.idf, terms)) if counts.small else None,
+                    "weights": [0] * self._scope.words + list(map(counts.idf, terms)) if counts.given(terms) else None,
                     "most": most,
                     **self._scope.columns(),
                 },

@@ -179,26 +179,33 @@ def test_common_words_rank_the_newest_messages_on_both(pair: Pair, monkeypatch: 
         assert whole == bounded  # one bucket holds them all
 
 
-def test_small_scopes_are_scored_as_fts5_does(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a small scope FTS5 does not count the words itself: its scores are the same to the last bit."""
+@pytest.mark.parametrize("budget", [20, ranking.BUDGET])
+def test_given_weights_score_as_fts5_does(pair: Pair, monkeypatch: pytest.MonkeyPatch, budget: int) -> None:
+    """In a small scope, and for heavy words, FTS5 does not count the words itself: the scores are the same to the last bit."""
+    monkeypatch.setattr(ranking, "BUDGET", budget)
+    monkeypatch.setattr(ranking, "HEAVY", -1)
     rng = random.Random(37)
     for number in range(150):
         pair.add([hostile.text(rng) for _ in range(rng.randint(1, 6))], f"s{number}")
     found = 0
-    for _ in range(300):
+    for _ in range(200):
         query = hostile.query(rng, pair.texts)
         limits: dict[str, Any] = rng.choice(
             [
+                {},
                 {"session_id": f"s{rng.randrange(150)}"},
                 {"agent_ids": [f"s{rng.randrange(150)}-1-1", f"s{rng.randrange(150)}-1-1"], "roles": ["user"]},
                 {"session_id": f"s{rng.randrange(150)}", "agent_idx": 1, "include_forks": False, "injected": False},
             ]
         )
-        found += pair.check(**query, **limits, limit=1000)
-        given = pair.stores[0].search.messages(**query, **limits, limit=1000)
+        limits["limit"] = rng.choice((1, 10, 1000))
+        if limits["limit"] == 1000:
+            found += pair.check(**query, **limits)
+        given = pair.stores[0].search.messages(**query, **limits)
         with monkeypatch.context() as patched:
             patched.setattr(ranking, "SMALL", 1 << 40)
-            own = pair.stores[0].search.messages(**query, **limits, limit=1000)
+            patched.setattr(ranking, "HEAVY", 1 << 40)
+            own = pair.stores[0].search.messages(**query, **limits)
         assert given == own, (query, limits)
     assert found > 100
 
