@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING
 
+from crowmem.errors import OutcomeUnknown, Unavailable
 from crowmem.importers.changes import changes
 from crowmem.ingest import import_paths
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Iterable
     from typing import Self
 
+    from crowmem.errors import CrowmemError
     from crowmem.importers.changes import Changes
     from crowmem.ingest import ImportReport
     from crowmem.memory import Memory
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 SETTLE_S = 0.5  # changes are gathered so long, since a tool writes a turn in many small pieces
 GATHER_S = 5.0  # and at most so long
 RESCAN_S = 300.0  # everything is looked at so often, should a change go untold
+RETRY_S = (1.0, 60.0)  # between two attempts while the store is away: at first, and at most
 
 
 class Watcher:
@@ -47,29 +50,44 @@ class Watcher:
         self._settle_s = settle_s
         self._changes: Changes = changes(self._paths)
         self._stopped = False
+        self._owed = False  # a report, after a failure
 
-    def run(self, report: Callable[[ImportReport], None] | None = None) -> None:
+    def run(
+        self,
+        report: Callable[[ImportReport], None] | None = None,
+        failed: Callable[[CrowmemError], None] | None = None,
+    ) -> None:
         """Import what is there, then whatever changes, until `stop` is called.
 
         A run after this one goes on where each file was left.
 
         Args:
-            report: called with what each import did, if it did anything.
+            report: called with what each import did, if it did anything, and with the first one after a failure.
+            failed: called when the store is away or busy, after which the same is tried again until it succeeds;
+                without it such errors are raised as well.
 
         Raises:
             Unavailable: the store failed, as any of its errors.
         """
-        self._import(None, report)
-        scanned = time.monotonic()
+        changed: set[str] | None = None
+        scanned = 0.0
+        pause_s = RETRY_S[0]
         while not self._stopped:
-            changed = self._gathered(max(0.0, scanned + RESCAN_S - time.monotonic()))
-            if self._stopped:
-                return
             if changed is None or time.monotonic() - scanned >= RESCAN_S:
-                self._import(None, report)
-                scanned = time.monotonic()
-            elif changed:
-                self._import(sorted(changed), report)
+                changed, scanned = None, time.monotonic()
+                self._changes.follow()
+            try:
+                self._import(changed, report)
+            except (Unavailable, OutcomeUnknown) as error:  # what came in already is known by its keys
+                if failed is None:
+                    raise
+                failed(error)
+                self._owed = True
+                changed = _both(changed, self._collected(pause_s))
+                pause_s = min(2 * pause_s, RETRY_S[1])
+            else:
+                pause_s = RETRY_S[0]
+                changed = self._gathered(max(0.0, scanned + RESCAN_S - time.monotonic()))
 
     def stop(self) -> None:
         """Let `run` return soon; may be called by another thread or a signal handler."""
@@ -101,14 +119,35 @@ class Watcher:
             found |= more
         return found
 
-    def _import(self, paths: list[str] | None, report: Callable[[ImportReport], None] | None) -> None:
-        done = import_paths(self._memory, self._paths if paths is None else paths)
-        if report is not None and (done.messages_added or done.messages_grown or done.skipped):
+    def _collected(self, time_s: float) -> set[str] | None:
+        """What changes during a time; None: look at everything."""
+        found: set[str] | None = set()
+        until = time.monotonic() + time_s
+        while not self._stopped and (left := until - time.monotonic()) > 0:
+            found = _both(found, self._changes.wait(left))
+        return found
+
+    def _import(self, changed: set[str] | None, report: Callable[[ImportReport], None] | None) -> None:
+        """Import some files, or everything (None). A file that is gone again is none: tools write beside and rename."""
+        if changed is not None:
+            changed = {path for path in changed if os.path.exists(path)}  # noqa: PTH110  # a set of plain names
+            if not changed and not self._owed:
+                return
+        done = import_paths(self._memory, self._paths if changed is None else sorted(changed))
+        if report is not None and (done.messages_added or done.messages_grown or done.skipped or self._owed):
             report(done)
+        self._owed = False
+
+
+def _both(one: set[str] | None, other: set[str] | None) -> set[str] | None:
+    return None if one is None or other is None else one | other
 
 
 def watch(
-    memory: Memory, paths: Iterable[str | os.PathLike[str]], report: Callable[[ImportReport], None] | None = None
+    memory: Memory,
+    paths: Iterable[str | os.PathLike[str]],
+    report: Callable[[ImportReport], None] | None = None,
+    failed: Callable[[CrowmemError], None] | None = None,
 ) -> None:
     """Import histories now and then as they change, until the program is interrupted.
 
@@ -116,6 +155,7 @@ def watch(
         memory: an open store.
         paths: files and folders.
         report: called with what each import did.
+        failed: as for `Watcher.run`.
     """
     with Watcher(memory, paths) as watcher:
-        watcher.run(report)
+        watcher.run(report, failed)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from crowmem import Memory
+from crowmem import watching as watching_module
+from crowmem.errors import Busy, CrowmemError, OutcomeUnknown
 from crowmem.importers import changes as module
 from crowmem.importers.changes import Looked, Told, changes
+from crowmem.ingest import ImportReport, import_paths
 from crowmem.watching import Watcher
 
 if TYPE_CHECKING:
@@ -34,10 +38,10 @@ def watching(tmp_path: Path, kind: str) -> Iterator[Callable[..., tuple[Memory, 
     """Start a watcher in a thread of its own."""
     started: list[tuple[Watcher, threading.Thread, Memory]] = []
 
-    def start(*paths: Path) -> tuple[Memory, Watcher]:
+    def start(*paths: Path, report: Any = None, failed: Any = None) -> tuple[Memory, Watcher]:
         memory = Memory.open(str(tmp_path / "crow.db"))
         watcher = Watcher(memory, paths, settle_s=0.05)
-        thread = threading.Thread(target=watcher.run)
+        thread = threading.Thread(target=watcher.run, args=(report, failed))
         thread.start()
         started.append((watcher, thread, memory))
         return memory, watcher
@@ -71,6 +75,10 @@ def until(condition: Callable[[], Any]) -> None:
 
 def count(memory: Memory, session: str) -> int:
     return len(memory.messages.query(session_id=session))
+
+
+def has(memory: Memory, session: str, number: int) -> bool:
+    return count(memory, session) == number
 
 
 def test_what_is_written_comes_in(tmp_path: Path, watching: Any) -> None:
@@ -130,6 +138,88 @@ def test_a_watcher_that_starts_again_goes_on(tmp_path: Path, watching: Any) -> N
         file.write(line(2))
     memory, _watcher = watching(folder)
     until(lambda: count(memory, "s-1") == 2)
+
+
+def test_a_file_written_beside_and_renamed_is_told_once(tmp_path: Path, watching: Any) -> None:
+    """Its first name is gone when its turn comes, which is no loss to tell of."""
+    folder = tmp_path / "projects"
+    folder.mkdir()
+    reports: list[ImportReport] = []
+    memory, _watcher = watching(folder, report=reports.append)
+    for number in (1, 2, 3):
+        (folder / "s-1.tmp").write_text("".join(line(one) for one in range(number)))
+        (folder / "s-1.tmp").rename(folder / "s-1.jsonl")
+        until(partial(has, memory, "s-1", number))
+    (folder / "s-1.jsonl").unlink()
+    (folder / "s-2.jsonl").write_text(line(1, "s-2"))
+    until(lambda: count(memory, "s-2") == 1)
+    assert [skip for report in reports for skip in report.skips] == []
+
+
+def test_a_folder_that_is_made_again_comes_in(tmp_path: Path, watching: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching_module, "RESCAN_S", 0.1)
+    folder = tmp_path / "projects"
+    memory, _watcher = watching(folder)
+    for number in (1, 2):
+        folder.mkdir()
+        (folder / f"s-{number}.jsonl").write_text(line(1, f"s-{number}"))
+        until(partial(count, memory, f"s-{number}"))
+        folder.rename(tmp_path / f"away-{number}")
+
+
+def test_a_folder_that_was_missing_is_followed_from_the_next_look_on(tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / "projects"
+    followed = changes([folder])
+    folder.mkdir()
+    followed.follow()
+    (folder / "s-1.jsonl").write_text(line(1))
+    assert followed.wait(LONG_S) == {str(folder / "s-1.jsonl")}
+    followed.close()
+
+
+def test_folders_of_programs_are_not_followed(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "node_modules" / "x").mkdir(parents=True)
+    followed = changes([tmp_path])
+    (tmp_path / ".git").mkdir()
+    for folder in ("node_modules/x", ".git"):
+        (tmp_path / folder / "s-1.jsonl").write_text(line(1))
+    (tmp_path / "s-1.jsonl").write_text(line(1))
+    assert followed.wait(LONG_S) == {str(tmp_path / "s-1.jsonl")}
+    followed.close()
+
+
+def test_a_store_that_is_away_is_waited_for(tmp_path: Path, watching: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching_module, "RETRY_S", (0.01, 0.02))
+    folder = tmp_path / "projects"
+    folder.mkdir()
+    away = 3
+
+    def unsure(*arguments: Any) -> ImportReport:
+        nonlocal away
+        if away:
+            away -= 1
+            raise Busy("another writer") if away else OutcomeUnknown("the connection broke")
+        return import_paths(*arguments)
+
+    monkeypatch.setattr(watching_module, "import_paths", unsure)
+    errors: list[CrowmemError] = []
+    reports: list[ImportReport] = []
+    memory, _watcher = watching(folder, report=reports.append, failed=errors.append)
+    until(lambda: reports)
+    assert [type(error) for error in errors] == [Busy, Busy, OutcomeUnknown]
+    away = 2
+    (folder / "s-1.jsonl").write_text(line(1))
+    until(lambda: count(memory, "s-1") == 1)
+    assert len(errors) == 5
+
+
+def test_without_somebody_to_tell_a_failure_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_arguments: Any) -> ImportReport:
+        raise Busy("another writer")
+
+    monkeypatch.setattr(watching_module, "import_paths", away)
+    with Memory.open(str(tmp_path / "crow.db")) as memory, Watcher(memory, [tmp_path]) as watcher, pytest.raises(Busy):
+        watcher.run()
 
 
 def test_being_told_needs_no_looking(tmp_path: Path) -> None:

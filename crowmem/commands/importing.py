@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crowmem.commands import FAILED, OK, UsageError, opened
-from crowmem.commands.output import local_time, put_json, put_line, put_note
+from crowmem.commands.output import counted, local_time, put_json, put_line, put_note
 from crowmem.progress import Progress
 from crowmem.terminal import Paint, columns_of, one_line, table
 
 if TYPE_CHECKING:
     import argparse
 
+    from crowmem.errors import CrowmemError
     from crowmem.ingest import ImportProgress, ImportReport
     from crowmem.memory import Memory
 
@@ -63,13 +64,16 @@ def _watch(args: argparse.Namespace, memory: Memory, paths: list[str | Path]) ->
         if args.json:
             put_json(report)
         else:
-            added = f"{report.messages_added:,} messages added in {report.sessions:,} sessions"
-            put_line(f"{local_time(datetime.now(UTC))}  {added}, {report.skipped:,} parts skipped")
+            added = f"{counted(report.messages_added, 'messages', 'added')} in {counted(report.sessions, 'sessions')}"
+            put_line(f"{local_time(datetime.now(UTC))}  {added}, {counted(report.skipped, 'parts', 'skipped')}")
         sys.stdout.flush()
+
+    def failed(error: CrowmemError) -> None:
+        put_note(f"{one_line(str(error))}; trying again")
 
     put_note("watching; Ctrl-C ends it")
     _index(memory)
-    watch(memory, paths, told)
+    watch(memory, paths, told, failed)
 
 
 def _discovered(args: argparse.Namespace) -> list[Path]:

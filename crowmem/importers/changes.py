@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from crowmem.importers.files import find
+from crowmem.importers.files import PASSED_BY, find
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,6 +38,9 @@ class Changes(Protocol):
         Returns:
             Paths, none when the time is up; None when everything has to be looked at.
         """
+
+    def follow(self) -> None:
+        """Follow also what has come unnoticed, such as a folder that was missing; before everything is looked at."""
 
     def wake(self) -> None:
         """Let `wait` return; may be called by another thread or a signal handler."""
@@ -92,6 +95,7 @@ class Told:
         if self._file < 0:
             raise OSError(ctypes.get_errno(), "inotify_init1")
         self._waking = _Waking()
+        self._tops = tops
         self._folders: dict[int, str] = {}
         self._single: set[str] = set()  # files named by themselves; their folders are watched for them alone
         self._wanted: set[str] = set()  # folders whose files all count
@@ -109,7 +113,8 @@ class Told:
             self._add(os.path.dirname(top))  # noqa: PTH120
             return [top]
         files: list[str] = []
-        for folder, _folders, names in os.walk(top):
+        for folder, folders, names in os.walk(top):
+            folders[:] = [name for name in folders if name not in PASSED_BY]
             self._wanted.add(folder)
             self._add(folder)
             files += [os.path.join(folder, name) for name in names]  # noqa: PTH118
@@ -121,6 +126,12 @@ class Told:
             self._folders[number] = folder
         elif ctypes.get_errno() not in (2, 13, 20):  # gone meanwhile, closed to us, or no folder
             raise OSError(ctypes.get_errno(), f"inotify_add_watch {folder}")
+
+    def follow(self) -> None:
+        """As `Changes.follow`; where the kernel gives no more watches, `wait` does not tell."""
+        for top in self._tops:
+            with contextlib.suppress(OSError):
+                self._watch(top)
 
     def wait(self, timeout_s: float) -> set[str] | None:
         """As `Changes.wait`."""
@@ -154,7 +165,7 @@ class Told:
             return not mask & _OVERFLOW
         path = os.path.join(folder, name)  # noqa: PTH118
         if mask & _IS_FOLDER:
-            if folder not in self._wanted:
+            if folder not in self._wanted or name in PASSED_BY:
                 return True
             try:
                 found.update(self._watch(path))  # what was written into it before it was watched
@@ -203,6 +214,9 @@ class Looked:
                 return changed
             self._pause_s = min(self._pause_s * 1.5, _LOOK_S[1])
         return set()
+
+    def follow(self) -> None:
+        """As `Changes.follow`: a look misses nothing."""
 
     def wake(self) -> None:
         """As `Changes.wake`."""

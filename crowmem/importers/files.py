@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
     from crowmem.importers.source import Source
 
+PASSED_BY = {".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv"}
+"""Folders that hold no histories, and often a hundred thousand files."""
+
 _EDGE = 64 * 1024  # bytes at either end of what was read that are fingerprinted
-_PASSED_BY = {".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ def _below(top: Path, closed: list[Skip] | None = None) -> Iterator[Place]:
             closed.append(Skip(os.fsdecode(error.filename), 0, error.strerror or str(error)))
 
     for folder, folders, names in os.walk(top, onerror=failed):
-        folders[:] = sorted(name for name in folders if name not in _PASSED_BY)
+        folders[:] = sorted(name for name in folders if name not in PASSED_BY)
         for name in sorted(names):
             path = os.path.join(folder, name)  # noqa: PTH118  # a hundred thousand of them
             try:
