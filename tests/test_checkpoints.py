@@ -80,10 +80,10 @@ def test_the_list_is_ordered_by_instant_whatever_the_offset(memory: Any) -> None
     memory.tapes.append("t", messages(0))
     noon = datetime(2026, 5, 1, 12, 0, 0, 123456, tzinfo=UTC)
     moments = {
+        "fourth": noon + timedelta(microseconds=1),
         "third": noon.astimezone(timezone(timedelta(hours=-9))),
         "first": (noon - timedelta(hours=1)).astimezone(timezone(timedelta(hours=9))).isoformat(),
         "second": noon - timedelta(seconds=1),
-        "fourth": noon + timedelta(microseconds=1000),
     }
     for name, moment in moments.items():
         memory.checkpoints.save("t", checkpoint_id=name, created_at=moment)
@@ -91,7 +91,7 @@ def test_the_list_is_ordered_by_instant_whatever_the_offset(memory: Any) -> None
     found = memory.checkpoints.list("t")
     assert [info.checkpoint_id for info in found] == ["first", "second", "third", "fourth", "now"]
     assert [info.created_at for info in found] == sorted(info.created_at for info in found)
-    assert abs(found[2].created_at - noon) < timedelta(milliseconds=1)
+    assert [info.created_at for info in found[2:4]] == [noon, noon + timedelta(microseconds=1)]
     assert [info.checkpoint_id for info in memory.checkpoints.list("t", limit=2, offset=1)] == ["second", "third"]
 
 

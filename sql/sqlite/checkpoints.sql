@@ -6,7 +6,7 @@
 insert into checkpoints
     (checkpoint_id, tape_id, branch, session_id, entry_count, window_start, created_at, label, plugin_states, extra)
 select :checkpoint_id, tape_id, branch, :session_id, length, window_start,
-    coalesce(cast(round(unixepoch(:created_at, 'subsec') * 1000) as integer) * 1000, cast(unixepoch('subsec') * 1000000 as integer)),
+    coalesce(unixepoch(substr(:created_at, 1, 19)) * 1000000 + substr(:created_at, 21, 6), cast(unixepoch('subsec') * 1000000 as integer)),
     :label, :plugin_states, :extra
 from tapes
 where tape_id = :tape_id
