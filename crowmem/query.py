@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from crowmem.lexer import tokens
@@ -16,7 +17,8 @@ from crowmem.lexer import tokens
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-QUERY_TOKENS = 64  # what follows in a query is left out
+QUERY_TOKENS = 64  # what follows in a query is left out,
+QUERY_PARTS = 4096  # and what follows so many of its parts, most of which are no words then
 PREFIX_BYTES = 3  # a shorter prefix would read a large part of the index, and is a word
 WORD_CHARACTERS = 1 << 16  # of one word or quotation; a token ends at 128 bytes anyhow
 
@@ -104,7 +106,7 @@ def parse(text: str, *, match: str = "all", exclude: str = "", stem: bool = Fals
 
 def _words(text: str, stem: bool) -> Iterator[_Word]:
     left = QUERY_TOKENS
-    for part in _PARTS.finditer(text):
+    for part in islice(_PARTS.finditer(text), QUERY_PARTS):
         quoted = part[1] is not None
         piece = (part[1] if quoted else part[2])[:WORD_CHARACTERS]
         plain = tokens(piece)[:left]

@@ -18,6 +18,7 @@ BEFORE = 40  # characters shown before the first match
 OPEN, CLOSE, MORE = "«", "»", "…"
 
 _MATCHES = 40  # of one word; the best place among these is shown
+_TRIES = 4000  # places of one word's letters looked at, within other words too: a megabyte of "banana" has 200,000 of an "a"
 _PIECE, _READ = 1 << 12, 1 << 18  # characters read at once, and at most, of text that is not ASCII or has stems
 _HALF = re.compile("[\0\ud800-\udfff]")
 
@@ -64,13 +65,14 @@ def _plain(text: str, wanted: dict[str, bool]) -> list[Span]:
     lower = text.lower()
     for number, (token, prefix) in enumerate(wanted.items()):
         place = lower.find(token)
-        left = _MATCHES
-        while place >= 0 and left:
+        left, tries = _MATCHES, _TRIES
+        while place >= 0 and left and tries:
+            tries -= 1
             end = place + len(token)
             if not (place and lower[place - 1].isalnum()):
-                while prefix and lower[end : end + 1].isalnum():
+                while prefix and end < place + LENGTH and lower[end : end + 1].isalnum():
                     end += 1
-                if not lower[end : end + 1].isalnum():
+                if prefix or not lower[end : end + 1].isalnum():
                     found.append((place, end, number))
                     left -= 1
             place = lower.find(token, end)
@@ -86,7 +88,7 @@ def _read(text: str, wanted: dict[str, bool], stem: bool) -> Iterator[Span]:
         return token in numbers or token.startswith(prefixes)
 
     before = 0
-    for piece in cut(text, _PIECE):
+    for piece in cut(text[:_READ], _PIECE):
         found = list(located(piece, matches, stem=stem))
         for token, start, end in found:
             number = numbers.get(token)
@@ -94,7 +96,7 @@ def _read(text: str, wanted: dict[str, bool], stem: bool) -> Iterator[Span]:
                 number = next(numbers[prefix] for prefix in prefixes if token.startswith(prefix))
             yield before + start, before + end, number
         before += len(piece)
-        if found or before >= _READ:
+        if found:
             return
 
 

@@ -76,6 +76,11 @@ def test_a_query_keeps_64_tokens_and_cuts_each_at_128_bytes():
     assert sum(len(phrase.tokens) for phrase in parse("a-b-c-d " * 50).must) <= QUERY_TOKENS
 
 
+def test_a_query_of_anything_but_words_is_read_only_so_far():
+    assert parse("! " * 4000 + "word").terms == parse("word").terms
+    assert parse("! " * 4096 + "word").terms == ()
+
+
 def test_stems_of_a_stemming_store():
     query = parse("running organizations* use* the", match="any", stem=True)
     assert words(query) == ["run", "organ*", "us"]  # a stem of two bytes is no prefix
@@ -161,6 +166,12 @@ def test_a_snippet_of_stems_marks_the_words():
 def test_a_match_longer_than_a_snippet_is_cut():
     shown = snippet("x" * 5000 + " after", parse("x" * 5000).terms)
     assert shown == "«" + "x" * LENGTH + "»…"
+
+
+def test_letters_within_other_words_are_looked_at_only_so_far():
+    assert snippet("ha " * 3000 + "a", parse("a").terms).endswith("ha ha «a»")
+    assert "«" not in snippet("ha " * 4000 + "a", parse("a").terms)
+    assert snippet("ha " * 4000 + "needle", parse("needle").terms).endswith("ha «needle»")
 
 
 def test_any_text_has_a_snippet():
