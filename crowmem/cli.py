@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the arguments after the program's name; None takes the process's own.
 
     Returns:
-        0 done, 1 the command failed, 2 wrong usage, 3 the store could not be reached, 130 interrupted.
+        0 done, 1 the command failed, 2 wrong usage or configuration, 3 the store could not be reached, 130 interrupted.
     """
     args = argparse.Namespace(**DEFAULTS)
     command: Command | None = None
@@ -129,7 +129,7 @@ def _log() -> None:
 
 def _failed(name: str, args: argparse.Namespace, error: Exception) -> int:
     """Say in one line what went wrong; the exit code that goes with it."""
-    from crowmem.errors import CrowmemError, InvalidValue, Unavailable
+    from crowmem.errors import ConfigError, CrowmemError, InvalidValue, Unavailable
 
     if isinstance(error, (CrowmemError, UsageError)):
         told = str(error)
@@ -144,7 +144,7 @@ def _failed(name: str, args: argparse.Namespace, error: Exception) -> int:
     _complain(name, told, args)
     if isinstance(error, Unavailable):
         return UNREACHABLE
-    return USAGE if isinstance(error, (UsageError, InvalidValue)) else FAILED
+    return USAGE if isinstance(error, (UsageError, InvalidValue, ConfigError)) else FAILED
 
 
 def _complain(name: str, text: str, args: argparse.Namespace) -> None:

@@ -33,7 +33,7 @@ class EntryReader:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).expanduser()
         self._number = 0
-        with _translated(self.path):
+        with file_errors(self.path):
             self._file: BinaryIO = self.path.open("rb")
 
     def batch(self) -> Batch:
@@ -43,7 +43,7 @@ class EntryReader:
             InvalidValue: a line is no JSON object that can be stored; the error names file and line.
         """
         found, size = Batch(), 0
-        with _translated(self.path):
+        with file_errors(self.path):
             while size < PART_CHARACTERS and len(found.texts) < PART_ENTRIES and (line := self._line()):
                 self._number += 1
                 if not line.strip():
@@ -93,19 +93,19 @@ class EntryWriter:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).expanduser()
-        with _translated(self.path):
+        with file_errors(self.path):
             handle, name = tempfile.mkstemp(prefix=f".{self.path.name[:100]}.", dir=self.path.parent)
         self._aside = Path(name)
         self._file: BinaryIO = os.fdopen(handle, "wb")
 
     def write(self, texts: Sequence[str]) -> None:
         """Write the next entries."""
-        with _translated(self.path):
+        with file_errors(self.path):
             self._file.write("".join(f"{text}\n" for text in texts).encode())
 
     def finish(self) -> None:
         """Put the file in its place."""
-        with _translated(self.path):
+        with file_errors(self.path):
             self._file.flush()
             os.fsync(self._file.fileno())
             self._file.close()
@@ -127,10 +127,11 @@ def _refuse(constant: str) -> None:
 
 
 @contextlib.contextmanager
-def _translated(path: Path) -> Iterator[None]:
+def file_errors(path: Path) -> Iterator[None]:
+    """A block that works on a file of the user's, whose failures are told as errors of ours with its path."""
     try:
         yield
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise NotFound(f"{path}: there is no such file or folder") from error
     except PermissionError as error:
         raise ReadOnly(f"{path}: {error.strerror}; choose another file, or change its mode") from error

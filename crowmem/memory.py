@@ -181,9 +181,13 @@ class Memory:
     def backup(self, path: str | Path) -> None:
         """Write a consistent copy of a SQLite store to a new file, mode 0600, while others go on writing.
 
+        Args:
+            path: the file, in a folder that is there. A leading ``~`` is the home folder.
+
         Raises:
             Unsupported: on PostgreSQL; use pg_dump.
             Conflict: the target exists.
+            NotFound: its folder does not.
         """
         self._about().backup(path)
 

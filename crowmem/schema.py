@@ -101,7 +101,8 @@ async def _applied(driver: Driver, where: str) -> list[str]:
             )
         if checksum != known[name]:
             raise SchemaMismatch(
-                f"{where}: its schema step {name} differs from this crowmem's; it was made by another build"
+                f"{where}: its schema step {name} differs from this crowmem's; it was made by another build: open it "
+                "with that one, or take a SQLite file's messages over into a new store with `crowmem import`"
             )
     return [name for name, _ in applied]
 

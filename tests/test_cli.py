@@ -185,11 +185,16 @@ def test_no_text_of_a_library_gives_a_password_away(
 
 
 @pytest.mark.parametrize(
-    "url", ["mysql://crow:verysecret@host/x", "postgresql://crow:very%secret@host:port/x", "host=x password=verysecret"]
+    ("url", "code"),
+    [
+        ("mysql://crow:verysecret@host/x", 2),
+        ("postgresql://crow:very%secret@host:port/x", 2),
+        ("host=x password=verysecret", 2),
+    ],
 )
-def test_a_wrong_address_is_one_line_without_its_password(local: Door, url: str) -> None:
+def test_a_wrong_address_is_one_line_without_its_password(local: Door, url: str, code: int) -> None:
     ran = local.bare("--db", url, "sessions")
-    assert ran.code in (1, 3)
+    assert ran.code == code
     assert ran.err.count("\n") == 1
     assert "secret" not in ran.err
     assert "Traceback" not in ran.err
@@ -206,7 +211,7 @@ def test_a_file_of_another_kind_is_refused_untouched(local: Door) -> None:
 
 def test_a_missing_configuration_is_named(local: Door) -> None:
     ran = local.bare("--config", "/nonexistent/config.yaml", "sessions")
-    assert ran.code == 1
+    assert ran.code == 2
     assert "/nonexistent/config.yaml does not exist" in ran.err
 
 
@@ -425,6 +430,26 @@ def test_show_as_json_gives_whole_messages(door: Door) -> None:
     assert set(messages[0]) >= {"id", "agent_id", "role", "created_at", "data", "prompt_tokens"}
 
 
+def test_the_last_messages_are_the_last_of_those_that_the_mode_shows(empty: Door) -> None:
+    answers = [{"role": "tool", "tool_call_id": "c", "content": "seen"}] * 60
+    with empty.open() as memory:
+        memory.agents.create("s-1-1", "s")
+        ids = memory.messages.add_many("s-1-1", [{"role": "user", "content": f"said {n}"} for n in range(3)])
+        memory.messages.add_many("s-1-1", answers)
+        memory.agents.fork("s-1-1", at=ids[1])
+        memory.messages.add_many("s-1-2", [*answers, {"role": "assistant", "content": "said by a fork"}, *answers])
+
+    def said(*argv: str) -> list[str]:
+        lines = empty("show", *argv, "--mode", "conversation").lines[1:]  # after the title
+        return [line for line in lines if line.startswith("said")]
+
+    assert said("s", "-n", "2") == ["said 1", "said 2"]
+    assert said("s", "-n", "9") == ["said 0", "said 1", "said 2"]
+    assert said("s-1-2", "-n", "1") == ["said by a fork"]
+    assert said("s-1-2", "-n", "2") == ["said 1", "said by a fork"]
+    assert len(empty("show", "s-1-2", "-n", "2", "--mode", "conversation", "--json").records) == 2
+
+
 def test_show_more_than_a_page(empty: Door) -> None:
     with empty.open() as memory:
         memory.agents.create("long-1-1", "long")
@@ -605,6 +630,26 @@ def test_backup_is_a_store_of_its_own(tmp_path: Path, capsys: Any) -> None:
     ran = door("backup", str(target))
     assert (ran.code, ran.out) == (1, "")
     assert "exists already" in ran.err
+    ran = door("backup", str(tmp_path / "missing" / "copy.db"))
+    assert (ran.code, ran.out) == (1, "")
+    assert "missing/copy.db: there is no such file or folder" in ran.err
+    assert not (tmp_path / "missing").exists()
+
+
+@pytest.mark.parametrize("schema", ["public", "it's mine"])
+def test_roles_are_sql_for_people_and_json_for_programs(local: Door, schema: str) -> None:
+    sql = local.bare("roles", "--schema", schema).out
+    assert "create role crowmem_reader" in sql
+    assert local.bare("roles", "--schema", schema, "--json").records == [{"schema": schema, "sql": sql[:-1]}]
+
+
+def test_one_thing_is_not_told_in_the_plural(empty: Door) -> None:
+    with empty.open() as memory:
+        memory.agents.create("s-1-1", "s")
+        memory.messages.add("s-1-1", {"role": "user", "content": "hello"})
+    assert empty("reindex").out == "1 message indexed\n"
+    assert "1 message" in empty("show", "s").lines[0]
+    assert empty("delete", "s", "--yes").out == "deleted session s: 1 message, 1 agent\n"
 
 
 def test_gc_removes_what_no_message_names(door: Door, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_a_dry_run_says_and_changes_nothing(url: str, capsys: pytest.CaptureFixt
     assert main(["--db", url, "purge", "--sessions", "5d", "--mail", "0h", "--dry-run"]) in (0, None)
     shown = capsys.readouterr().out
     assert "d10" in shown
-    assert "1 sessions would go" in shown
+    assert "1 session would go" in shown
     assert sessions(url) == ["d1", "d10", "d100"]
 
 

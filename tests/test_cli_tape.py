@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from doors import Door
 from test_tapes import handoff, messages
 
 from crowmem import Memory
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DIALECTS = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
 
@@ -74,6 +72,11 @@ def test_files_go_in_and_out(door: Door, tmp_path: Path) -> None:
     ]
     assert copy.read_bytes() == source.read_bytes() * 2
     assert door("tape", "export", "mine", str(copy)).out == f"{copy}: 4 entries\n"
+    for options in ([], ["--json"]):  # on stdout there is the tape and nothing else
+        ran = door(*options, "tape", "export", "mine", "-")
+        assert (ran.code, ran.out.encode(), ran.err) == (0, copy.read_bytes(), "")
+    assert not Path("-").exists()
+    assert door("tape", "export", "none", "-").code == 1
     source.write_bytes(b"{}\nnot json\n")
     broken = door("tape", "import", "--as", "new", str(source))
     assert broken.code == 2

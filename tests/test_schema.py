@@ -173,7 +173,7 @@ create table messages (id integer primary key, agent_id text not null, data text
             "create table crowmem_steps (name text primary key, checksum text not null, applied_at text not null);"
             "insert into crowmem_steps values ('0001_crow', 'x', 'now')",
             SchemaMismatch,
-            "another build",
+            r"another build: open it with that one, or.*crowmem import",
         ),
     ],
 )

@@ -12,7 +12,17 @@ from typing import Any
 import pytest
 
 from crowmem import Memory
-from crowmem.errors import Busy, Closed, ConfigError, Conflict, InvalidValue, PoolExhausted, Unavailable, Unsupported
+from crowmem.errors import (
+    Busy,
+    Closed,
+    ConfigError,
+    Conflict,
+    InvalidValue,
+    NotFound,
+    PoolExhausted,
+    Unavailable,
+    Unsupported,
+)
 
 
 def test_status_counts_and_hides(memory: Any, backend: Any) -> None:
@@ -125,6 +135,12 @@ def test_backup_is_a_private_and_complete_copy(backend: Any, tmp_path: Path) -> 
         with pytest.raises(Unsupported, match="pg_dump"):
             memory.backup(target)
         return
+    with pytest.raises(NotFound, match=r"it's a copy\.db: there is no such file or folder"):
+        memory.backup(target)
+    assert not target.parent.exists()
+    target.parent.mkdir()
+    with pytest.raises(NotFound, match=r"x\.db"):
+        memory.backup(f"{backend.url}/x.db")
     memory.backup(target)
     assert oct(target.stat().st_mode & 0o777) == "0o600"
     with Memory.open(target) as copy:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crowmem.commands import opened
-from crowmem.commands.output import put_json, put_line
+from crowmem.commands.output import counted, put_json, put_line
 from crowmem.terminal import one_line
 
 if TYPE_CHECKING:
@@ -26,4 +26,4 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         put_json({"path": args.path, "bytes": size})
     else:
-        put_line(f"{one_line(args.path)}: {size:,} bytes")
+        put_line(f"{one_line(args.path)}: {counted(size, 'bytes')}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from crowmem.commands import FAILED, opened
 from crowmem.commands.options import add_yes, agreed
-from crowmem.commands.output import put_json, put_line, put_note
+from crowmem.commands.output import counted, put_json, put_line, put_note
 from crowmem.errors import NotFound
 from crowmem.terminal import one_line
 
@@ -26,7 +26,9 @@ def run(args: argparse.Namespace) -> int | None:
         if not memory.sessions.exists(args.session):
             raise NotFound(f"there is no session {args.session!r}; `crowmem sessions` lists them")
         info = memory.sessions.get(args.session)
-        what = f"session {one_line(args.session)}" + (f" with {info.message_count:,} messages" if info else "")
+        what = f"session {one_line(args.session)}" + (
+            f" with {counted(info.message_count, 'messages')}" if info else ""
+        )
         if not agreed(args, f"Delete {what}?"):
             put_note("nothing was deleted")
             return FAILED
@@ -36,6 +38,6 @@ def run(args: argparse.Namespace) -> int | None:
     if args.json:
         put_json(deleted)
     else:
-        counts = ", ".join(f"{count:,} {table}" for table, count in deleted.counts.items() if count)
+        counts = ", ".join(counted(count, table) for table, count in deleted.counts.items() if count)
         put_line(f"deleted session {one_line(deleted.session_id)}: {counts or 'no rows'}")
     return None

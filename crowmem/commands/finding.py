@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from crowmem.commands import UsageError
@@ -9,7 +10,7 @@ from crowmem.errors import InvalidValue, NotFound
 from crowmem.ids import build_agent_id, parse_agent_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from crowmem.memory import Memory
     from crowmem.records import Agent, Hit, Message
@@ -76,17 +77,20 @@ def _fork(agent_id: str) -> int:
         return 1
 
 
-def view(memory: Memory, agent_id: str, *, last: int | None = None) -> Iterator[Message]:
+def view(
+    memory: Memory, agent_id: str, *, last: int | None = None, among: Callable[[Message], bool] = lambda _: True
+) -> Iterator[Message]:
     """The messages that an agent sees, oldest first, read in pages: a fork's begin with what it shares.
 
     Args:
         memory: the store.
         agent_id: a trunk agent or a fork.
-        last: only so many, from the end.
+        last: only so many, from the end,
+        among: of those for which this holds; without ``last`` all are given.
     """
     segments = _segments(memory, agent_id)
     if last is not None:
-        yield from _tail(memory, segments, last)
+        yield from _tail(memory, segments, last, among)
         return
     for owner, upto in segments:
         after = None
@@ -106,13 +110,19 @@ def around(memory: Memory, hit: Hit, count: int) -> tuple[list[Message], list[Me
     return before[::-1], memory.messages.query(agent_ids=[hit.agent_id], after_id=hit.id, limit=count)
 
 
-def _tail(memory: Memory, segments: list[tuple[str, int | None]], last: int) -> list[Message]:
-    found: list[Message] = []
-    for owner, upto in reversed(segments):
-        if len(found) < last:
-            before = None if upto is None else upto + 1
-            found += memory.messages.query(agent_ids=[owner], after_id=before, order="desc", limit=last - len(found))
-    return found[::-1]
+def _tail(
+    memory: Memory, segments: list[tuple[str, int | None]], last: int, among: Callable[[Message], bool]
+) -> list[Message]:
+    size = min(2 * last + 20, PAGE)  # some are passed over
+    newest = (message for owner, upto in reversed(segments) for message in _backwards(memory, owner, upto, size))
+    return list(islice(filter(among, newest), last))[::-1]
+
+
+def _backwards(memory: Memory, owner: str, upto: int | None, size: int) -> Iterator[Message]:
+    before = None if upto is None else upto + 1
+    while page := memory.messages.query(agent_ids=[owner], after_id=before, order="desc", limit=size):
+        yield from page
+        before = page[-1].id
 
 
 def _segments(memory: Memory, agent_id: str) -> list[tuple[str, int | None]]:

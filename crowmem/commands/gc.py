@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from crowmem.commands import opened
 from crowmem.commands.options import duration
-from crowmem.commands.output import put_json, put_line
+from crowmem.commands.output import counted, put_json, put_line
 
 if TYPE_CHECKING:
     import argparse
@@ -33,4 +33,4 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         put_json({"removed": removed})
     else:
-        put_line(f"{removed:,} images removed")
+        put_line(counted(removed, "images", "removed"))

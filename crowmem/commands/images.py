@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crowmem.commands import add_action, add_actions, opened
-from crowmem.commands.output import put_json, put_line
+from crowmem.commands.output import counted, put_json, put_line
 
 if TYPE_CHECKING:
     import argparse
@@ -30,4 +30,4 @@ def sync(args: argparse.Namespace) -> None:
     if args.json:
         put_json({"uploaded": uploaded})
     else:
-        put_line(f"{uploaded:,} images uploaded")
+        put_line(counted(uploaded, "images", "uploaded"))

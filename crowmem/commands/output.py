@@ -69,6 +69,18 @@ def put_records(
         put_line(line)
 
 
+def counted(count: int, things: str, further: str = "") -> str:
+    """A number with what it counts: ``1 agent``, ``2 agents``.
+
+    Args:
+        count: how many.
+        things: in the plural.
+        further: what follows.
+    """
+    one = f"{things[:-3]}y" if things.endswith("ies") else things[:-1]
+    return f"{count:,} {one if count == 1 else things}{further and ' '}{further}"
+
+
 def local_time(moment: datetime) -> str:
     """A time for people, in their own zone, to the minute; "-" for none."""
     try:

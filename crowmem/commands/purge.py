@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from crowmem.commands import UsageError, opened
-from crowmem.commands.output import local_time, put_json, put_line
+from crowmem.commands.output import counted, local_time, put_json, put_line
 from crowmem.terminal import one_line
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _purge_sessions(args: argparse.Namespace, memory: Memory, before: datetime) 
         else:
             put_line(f"{local_time(info.last_activity)}  {info.message_count:>7,}  {one_line(info.session_id)}")
     if not args.json:
-        put_line(f"{count:,} sessions {'would go' if args.dry_run else 'deleted'}")
+        put_line(counted(count, "sessions", "would go" if args.dry_run else "deleted"))
 
 
 def _idle(memory: Memory, before: datetime) -> Iterator[SessionInfo]:
@@ -75,7 +75,7 @@ def _purge_mail(args: argparse.Namespace, memory: Memory, before: datetime) -> N
     if args.json:
         put_json({"mail": count})
     else:
-        put_line(f"{count:,} finished deliveries forgotten")
+        put_line(counted(count, "finished deliveries", "forgotten"))
 
 
 def _age(text: str) -> timedelta:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crowmem.commands import opened
-from crowmem.commands.output import put_json, put_line
+from crowmem.commands.output import counted, put_json, put_line
 from crowmem.progress import Progress
 
 if TYPE_CHECKING:
@@ -26,4 +26,4 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         put_json({"messages": count})
     else:
-        put_line(f"{count:,} messages indexed")
+        put_line(counted(count, "messages", "indexed"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crowmem.commands.output import put_line
+from crowmem.commands.output import put_json, put_line
 
 if TYPE_CHECKING:
     import argparse
@@ -22,4 +22,8 @@ def run(args: argparse.Namespace) -> None:
     from crowmem.values import check_text
 
     text = (sql_root() / "postgres" / "roles.sql").read_text(encoding="utf-8")
-    put_line(in_schema(text, check_text("--schema", args.schema, limit=63)))
+    sql = in_schema(text, check_text("--schema", args.schema, limit=63))
+    if args.json:
+        put_json({"schema": args.schema, "sql": sql})
+    else:
+        put_line(sql)

@@ -10,11 +10,11 @@ from crowmem.commands import opened
 from crowmem.commands.conversation import conversation
 from crowmem.commands.finding import agents_of, find_session, view
 from crowmem.commands.options import whole
-from crowmem.commands.output import local_time, put_json, put_line
+from crowmem.commands.output import counted, local_time, put_json, put_line
 from crowmem.ids import parse_agent_id
 from crowmem.paging import paged
 from crowmem.terminal import Paint, one_line
-from crowmem.transcript import MODES
+from crowmem.transcript import MODES, visible_parts
 
 if TYPE_CHECKING:
     import argparse
@@ -30,7 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--mode", choices=list(MODES), default="with_tools", help="how much of each message (default with_tools)"
     )
     parser.add_argument(
-        "-n", "--limit", type=whole(1, 100_000), metavar="N", help="only the last N messages of each agent"
+        "-n",
+        "--limit",
+        type=whole(1, 100_000),
+        metavar="N",
+        help="only the last N messages of each agent, of those that are shown",
     )
     parser.add_argument("--no-pager", action="store_true", help="do not use $PAGER on a terminal")
 
@@ -51,7 +55,8 @@ def run(args: argparse.Namespace) -> None:
             for agent in agents:
                 if len(agents) > 1:
                     put_line(f"\n{paint(f'── agent {one_line(agent)} ──', 'dim')}")
-                for line in conversation(view(memory, agent, last=args.limit), args.mode, paint):
+                seen = view(memory, agent, last=args.limit, among=lambda one: bool(visible_parts(one.data, args.mode)))
+                for line in conversation(seen, args.mode, paint):
                     put_line(line)
             _resume(memory, session, paint)
 
@@ -62,8 +67,8 @@ def _title(memory: Memory, wire_id: str, paint: Paint) -> None:
         return
     if info.title:
         put_line(paint(one_line(info.title), "bold"))
-    counted = f"{info.message_count:,} messages"
-    facts = (wire_id, local_time(info.last_activity), counted, info.model_identifier, info.cwd)
+    messages = counted(info.message_count, "messages")
+    facts = (wire_id, local_time(info.last_activity), messages, info.model_identifier, info.cwd)
     put_line(paint(" · ".join(one_line(fact) for fact in facts if fact), "dim"))
 
 

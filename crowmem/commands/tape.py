@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from crowmem.commands import UsageError, add_action, add_actions, opened
 from crowmem.commands.options import add_limit, whole
-from crowmem.commands.output import local_time, put_json, put_line, put_records
+from crowmem.commands.output import counted, local_time, put_json, put_line, put_records
 from crowmem.entries import POSITIONS
 from crowmem.errors import Conflict, NotFound
 from crowmem.terminal import one_line
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     taking.add_argument("--append", action="store_true", help="also to a tape that has entries already")
     giving = add_action(actions, "export", "write a tape to a JSONL file, byte for byte", give_out)
     giving.add_argument("tape", metavar="TAPE", help="its id")
-    giving.add_argument("path", metavar="PATH", help="the file; an existing one is replaced")
+    giving.add_argument("path", metavar="PATH", help="the file; an existing one is replaced; - is stdout")
 
 
 def run(args: argparse.Namespace) -> int | None:
@@ -93,17 +93,36 @@ def take_in(args: argparse.Namespace) -> None:
             if args.json:
                 put_json({"tape": tape, "path": path, "entries": count})
             else:
-                put_line(f"{one_line(tape)}: {count:,} entries")
+                put_line(f"{one_line(tape)}: {counted(count, 'entries')}")
 
 
 def give_out(args: argparse.Namespace) -> None:
-    """Write a tape to a file."""
+    """Write a tape to a file, or to stdout."""
+    if args.path == "-":
+        _print_whole(args)
+        return
     with opened(args) as memory:
         count = memory.tapes.export_jsonl(args.tape, args.path)
     if args.json:
         put_json({"tape": args.tape, "path": args.path, "entries": count})
     else:
-        put_line(f"{one_line(args.path)}: {count:,} entries")
+        put_line(f"{one_line(args.path)}: {counted(count, 'entries')}")
+
+
+def _print_whole(args: argparse.Namespace) -> None:
+    """Print a tape byte for byte, by way of a file: nothing is printed of one that cannot be read whole."""
+    import shutil
+    import sys
+    from pathlib import Path
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory(prefix="crowmem-") as folder:
+        copy = Path(folder, "tape.jsonl")
+        with opened(args) as memory:
+            memory.tapes.export_jsonl(args.tape, copy)
+        sys.stdout.flush()
+        with copy.open("rb") as file:
+            shutil.copyfileobj(file, sys.stdout.buffer)
 
 
 def _cells(info: TapeInfo) -> tuple[str | int, ...]:

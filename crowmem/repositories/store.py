@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from crowmem.errors import Conflict, Unsupported
 from crowmem.image_health import image_problems, image_status
+from crowmem.jsonl import file_errors
 from crowmem.operation import M, Repository, operation
 from crowmem.records import Status
 from crowmem.statement import statement
@@ -69,5 +70,5 @@ class Stores(Repository[M]):
 
 def _make_private(target: Path) -> None:
     """An empty file that only this user may read; SQLite writes the copy into it."""
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    with file_errors(target):
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
