@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -144,3 +145,41 @@ def test_every_public_name_has_a_docstring() -> None:
                     if not dunder and not overload and not ast.get_docstring(one):
                         missing.append(f"{path.name}:{one.lineno} {one.name}")
     assert not missing
+
+
+def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    given = function.args
+    return [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs) if one.arg not in ("self", "cls")]
+
+
+def described(docstring: str) -> set[str]:
+    """What the Args section of a docstring names."""
+    section = re.search(r"^Args:\n((?:[ ]{4,}.*\n?|\n(?=[ ]))*)", docstring, re.M)
+    return set(re.findall(r"^ {4}(\w+):", section[1], re.M)) if section else set()
+
+
+def public_operations() -> list[Any]:
+    """The methods of Memory and of the groups of operations that it has."""
+    memory = PACKAGE / "memory.py"
+    names = {
+        "Memory",
+        "AsyncMemory",
+        *re.findall(r"^    \w+: (\w+)\[Sync\]$", memory.read_text(encoding="utf-8"), re.M),
+    }
+    found = []
+    for path in (*sorted((PACKAGE / "repositories").glob("*.py")), memory):
+        classes = [node for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.ClassDef)]
+        for owner in classes:
+            for node in owner.body if owner.name in names else ():
+                operation = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not node.name.startswith("_")
+                if operation and parameters(node):
+                    found.append(pytest.param(node, id=f"{owner.name}.{node.name}"))
+    return found
+
+
+@pytest.mark.parametrize("function", public_operations())
+def test_every_operation_describes_what_it_takes(function: ast.FunctionDef) -> None:
+    text = ast.get_docstring(function) or ""
+    if re.search(r"^As `Memory\.\w+`\.$|^Arguments and errors are those of `Memory\.", text, re.M):  # the other colour
+        return
+    assert set(parameters(function)) == described(text)

@@ -118,7 +118,11 @@ class Agents(Repository[M]):
 
     @operation
     async def get(self, agent_id: str) -> Agent | None:
-        """One agent, or None."""
+        """One agent, or None.
+
+        Args:
+            agent_id: its id; of one that is not there the answer is None.
+        """
         return await self._one(GET, agent_id=check_text("agent_id", agent_id, empty=True))  # type: ignore[no-any-return]
 
     @operation
@@ -196,7 +200,12 @@ class Agents(Repository[M]):
 
     @operation
     async def max_agent_idx(self, session_id: str, fork_idx: int | None = 1) -> int:
-        """The highest agent index of a session in one fork, or (None) over all; 1 for an unknown session."""
+        """The highest agent index of a session in one fork, or (None) over all; 1 for an unknown session.
+
+        Args:
+            session_id: the session's name.
+            fork_idx: the fork, 1 for the trunk; None looks at all of them.
+        """
         found = await self._value(
             MAX_IDX,
             session_id=check_text("session_id", session_id, empty=True),
@@ -206,7 +215,12 @@ class Agents(Repository[M]):
 
     @operation
     async def max_fork_idx(self, session_id: str, agent_idx: int) -> int:
-        """The highest fork index of one agent: 1 for a trunk without forks and for an unknown one."""
+        """The highest fork index of one agent: 1 for a trunk without forks and for an unknown one.
+
+        Args:
+            session_id: the session's name.
+            agent_idx: the agent's number in the session.
+        """
         found = await self._value(
             MAX_FORK,
             session_id=check_text("session_id", session_id, empty=True),
@@ -217,6 +231,10 @@ class Agents(Repository[M]):
     @operation
     async def set_model(self, agent_id: str, model: str) -> None:
         """Overwrite one agent's model.
+
+        Args:
+            agent_id: whose.
+            model: the new model's name; "" for none.
 
         Raises:
             NotFound: there is no such agent.
@@ -232,6 +250,10 @@ class Agents(Repository[M]):
     async def set_mcp_servers(self, agent_id: str, servers: builtins.list[Any] | None) -> None:
         """Overwrite one agent's MCP servers; [] means explicitly none, None never given.
 
+        Args:
+            agent_id: whose.
+            servers: a list of JSON values, kept in order; [] or None as above.
+
         Raises:
             NotFound: there is no such agent.
         """
@@ -244,6 +266,9 @@ class Agents(Repository[M]):
         """The MCP servers of a session (bare name: its trunk) or of a fork (its agent id).
 
         Those of the newest agent that was ever given any; [] when none was, or the session is unknown.
+
+        Args:
+            wire_id: the session's name, or a fork's agent id.
         """
         session_id, fork_idx = check_text("wire_id", wire_id, empty=True), 1
         if not await self._value(EXISTS, session_id=wire_id, agent_id=None):

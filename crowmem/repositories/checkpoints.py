@@ -95,6 +95,9 @@ class Checkpoints(Repository[M]):
     async def load(self, checkpoint_id: str) -> Checkpoint:
         """A checkpoint with the entries that its tape had at that moment, whatever became of the tape since.
 
+        Args:
+            checkpoint_id: its id.
+
         Raises:
             NotFound: there is no such checkpoint.
         """
@@ -131,6 +134,9 @@ class Checkpoints(Repository[M]):
 
         What the tape was before stays readable as a line it left (``tapes.lines``).
 
+        Args:
+            checkpoint_id: its id.
+
         Returns:
             The checkpoint, with entries.
 
@@ -161,6 +167,9 @@ class Checkpoints(Repository[M]):
     @operation
     async def delete(self, checkpoint_id: str) -> bool:
         """Delete a checkpoint, and the entries that nothing else names.
+
+        Args:
+            checkpoint_id: its id; an unknown one is no error.
 
         Returns:
             Whether it was there.

@@ -55,6 +55,9 @@ class Images(Repository[M]):
     async def get(self, key: str) -> bytes | None:
         """An image's bytes, or None when there is none.
 
+        Args:
+            key: the image's name, as `put` returned it.
+
         Raises:
             InvalidValue: the text is no key.
             BlobDamaged: the bytes no longer match the key, and there is no good copy.
@@ -64,7 +67,11 @@ class Images(Repository[M]):
 
     @operation
     async def exists(self, key: str) -> bool:
-        """Whether there is an image of this key; its bytes are not read. Raises as `get`."""
+        """Whether there is an image of this key; its bytes are not read. Raises as `get`.
+
+        Args:
+            key: the image's name, as `put` returned it.
+        """
         return await self._driver.offload(self._images().exists, check_key(key))
 
     @operation
@@ -72,6 +79,9 @@ class Images(Repository[M]):
         """The message as it is stored: its images kept, references in their place. The given dict is not changed.
 
         `messages.add` does this by itself.
+
+        Args:
+            message: as for ``messages.add``.
 
         Raises:
             InvalidValue: a reference in it names no key.
@@ -85,6 +95,9 @@ class Images(Repository[M]):
     @operation
     async def hydrate(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """The message with its images back in place, as it was added; a reference whose image is missing stays.
+
+        Args:
+            message: as ``messages.load`` gives it; it is not changed.
 
         Raises:
             BlobDamaged, Unavailable: as `get`.

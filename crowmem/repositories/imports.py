@@ -104,12 +104,20 @@ class Imports(Repository[M]):
 
     @operation
     async def source(self, path: str) -> ImportSource | None:
-        """How far a file was read; None when it never was."""
+        """How far a file was read; None when it never was.
+
+        Args:
+            path: the file's path, as the import wrote it down.
+        """
         return await self._one(SOURCE_GET, path=check_text("path", path, limit=PATH_BYTES))  # type: ignore[no-any-return]
 
     @operation
     async def session(self, session_id: str) -> ImportedSession | None:
-        """Where a session comes from; None when it was not imported."""
+        """Where a session comes from; None when it was not imported.
+
+        Args:
+            session_id: the session's name in this store.
+        """
         return await self._one(SESSION_GET, session_id=check_text("session_id", session_id, empty=True))  # type: ignore[no-any-return]
 
     @operation

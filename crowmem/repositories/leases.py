@@ -47,6 +47,10 @@ class Leases(Repository[M]):
     async def renew(self, lease: Lease, *, lease_s: float = 30.0) -> Lease:
         """Let a lease that is still held last for ``lease_s`` seconds from now; its token stays.
 
+        Args:
+            lease: as `acquire` or the last `renew` returned it.
+            lease_s: as for `acquire`.
+
         Raises:
             LeaseLost: it has ended, or somebody else has it; nothing changed.
         """
@@ -56,6 +60,9 @@ class Leases(Repository[M]):
     async def release(self, lease: Lease) -> bool:
         """End a lease, so that others can take it at once.
 
+        Args:
+            lease: as `acquire` or `renew` returned it.
+
         Returns:
             Whether it was still held; False when it was lost before, and then nothing changed.
         """
@@ -63,7 +70,11 @@ class Leases(Repository[M]):
 
     @operation
     async def get(self, name: str) -> Lease | None:
-        """Who has a lease now; None when nobody has."""
+        """Who has a lease now; None when nobody has.
+
+        Args:
+            name: the lease's name.
+        """
         return await leasing.current(self._driver, self._store, check_text("name", name))
 
     @operation
@@ -88,6 +99,9 @@ class Leases(Repository[M]):
         Call it in the transaction whose writes the lease guards, before or after them: ``tx.leases.check(lease)``. They
         are committed only if the lease was held, and no newer owner can have been let in meanwhile. Outside a
         transaction it tells how things stand at that moment, no more.
+
+        Args:
+            lease: as `acquire` or `renew` returned it.
 
         Returns:
             The lease as it stands, perhaps renewed.

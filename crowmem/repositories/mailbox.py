@@ -334,6 +334,10 @@ class Mailbox(Repository[M]):
     @operation
     async def renew(self, delivery: LeasedDelivery, lease_s: float) -> LeasedDelivery:
         """Let a lease end ``lease_s`` seconds from now.
+        Args:
+            delivery: as `lease` returned it.
+            lease_s: seconds from now, 0.001 to those of 366 days.
+
 
         Returns:
             The delivery with its new end; its token stays.
@@ -351,6 +355,9 @@ class Mailbox(Repository[M]):
     @operation
     async def ack(self, delivery: LeasedDelivery) -> None:
         """The work is done: the item is delivered and will not come again.
+        Args:
+            delivery: as `lease` or `renew` returned it.
+
 
         Raises:
             LeaseLost: it came back, has a newer owner, or was acknowledged before; nothing was changed.
@@ -362,6 +369,9 @@ class Mailbox(Repository[M]):
     @operation
     async def ack_many(self, deliveries: Sequence[LeasedDelivery]) -> list[int]:
         """Acknowledge many items.
+        Args:
+            deliveries: as `lease` or `renew` returned them; [] does nothing.
+
 
         Returns:
             Their ids.
@@ -414,22 +424,40 @@ class Mailbox(Repository[M]):
 
     @operation
     async def get(self, delivery_id: int) -> Delivery | None:
-        """One item by id, whatever its status, or None."""
+        """One item by id, whatever its status, or None.
+
+        Args:
+            delivery_id: the item's number.
+        """
         return await self._one(GET, id=check_range("delivery_id", delivery_id, *INTEGER))  # type: ignore[no-any-return]
 
     @operation
     async def pending(self, address: str, *, limit: int = 1000) -> list[Delivery]:
-        """What a mailbox has to hand out, in the order of arrival; at most ``limit`` (1 to 100,000) items."""
+        """What a mailbox has to hand out, in the order of arrival.
+
+        Args:
+            address: the mailbox; one that nothing was ever sent to is empty.
+            limit: most items to return, 1 to 100,000.
+        """
         return await self._many(PENDING, address=_address(address), limit=check_range("limit", limit, 1, MOST))
 
     @operation
     async def dead(self, address: str, *, limit: int = 1000) -> list[Delivery]:
-        """Items of a mailbox that are given up, each with its attempts and last_error, in the order of arrival."""
+        """Items of a mailbox that are given up, each with its attempts and last_error, in the order of arrival.
+
+        Args:
+            address: the mailbox.
+            limit: most items to return, 1 to 100,000.
+        """
         return await self._many(DEAD, address=_address(address), limit=check_range("limit", limit, 1, MOST))
 
     @operation
     async def revive(self, delivery_id: int) -> bool:
-        """Hand a dead item out again, with all its attempts; True for one of any number of racing callers."""
+        """Hand a dead item out again, with all its attempts; True for one of any number of racing callers.
+
+        Args:
+            delivery_id: the item's number; False when it is unknown or not dead.
+        """
         address = await self._value(REVIVE, id=check_range("delivery_id", delivery_id, *INTEGER))
         if address is None:
             return False
@@ -439,13 +467,20 @@ class Mailbox(Repository[M]):
 
     @operation
     async def count(self, address: str) -> dict[str, int]:
-        """How many items of a mailbox stand in each status: pending, waiting, leased, delivered, dead."""
+        """How many items of a mailbox stand in each status: pending, waiting, leased, delivered, dead.
+
+        Args:
+            address: the mailbox.
+        """
         found = {status: int(rows) for status, rows in await self._many(COUNT, address=_address(address))}
         return {**dict.fromkeys(STATUSES, 0), **found}
 
     @operation
     async def mark_delivered(self, delivery_ids: Sequence[int]) -> int:
         """Stamp items as delivered, whoever holds them.
+        Args:
+            delivery_ids: the items' numbers; unknown ones are passed over.
+
 
         Returns:
             How many were not delivered before.

@@ -156,7 +156,11 @@ class Messages(Repository[M]):
 
     @operation
     async def get(self, message_id: int) -> Message | None:
-        """One message by id, or None."""
+        """One message by id, or None.
+
+        Args:
+            message_id: its id, as `add` returned it.
+        """
         return await self._one(GET, id=check_range("message_id", message_id, *INTEGER))  # type: ignore[no-any-return]
 
     @operation
@@ -179,7 +183,11 @@ class Messages(Repository[M]):
 
     @operation
     async def load_json(self, agent_id: str) -> str:
-        """The same view as `load`, as the text of one JSON array; nothing is decoded, so it is several times faster."""
+        """The same view as `load`, as the text of one JSON array; nothing is decoded, so it is several times faster.
+
+        Args:
+            agent_id: as for `load`.
+        """
         texts = await self._texts(agent_id)
         if not texts:
             return "[]"

@@ -58,13 +58,21 @@ class Payloads(Repository[M]):
 
     @operation
     async def load(self, session_id: str) -> dict[str, Any] | None:
-        """The payload of a session, or None."""
+        """The payload of a session, or None.
+
+        Args:
+            session_id: the session's name.
+        """
         text = await self._value(LOAD, session_id=check_text("session_id", session_id))
         return None if text is None else json.loads(text)
 
     @operation
     async def get(self, session_id: str) -> Payload | None:
-        """The payload of a session with its version and time, or None."""
+        """The payload of a session with its version and time, or None.
+
+        Args:
+            session_id: the session's name.
+        """
         return await self._one(GET, session_id=check_text("session_id", session_id))  # type: ignore[no-any-return]
 
     @operation
@@ -88,6 +96,9 @@ class Payloads(Repository[M]):
     @operation
     async def delete(self, session_id: str) -> bool:
         """Delete the payload of a session; a repeat does nothing.
+
+        Args:
+            session_id: the session's name.
 
         Returns:
             Whether there was one.

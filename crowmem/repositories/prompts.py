@@ -36,5 +36,9 @@ class Prompts(Repository[M]):
 
     @operation
     async def get(self, prompt_id: str) -> Prompt | None:
-        """One prompt, or None."""
+        """One prompt, or None.
+
+        Args:
+            prompt_id: its id, as `intern` returned it.
+        """
         return await self._one(GET, id=check_text("prompt_id", prompt_id, empty=True))  # type: ignore[no-any-return]

@@ -81,7 +81,11 @@ class Sessions(Repository[M]):
 
     @operation
     async def get(self, session_id: str) -> SessionInfo | None:
-        """One session, forks counted, or None."""
+        """One session, forks counted, or None.
+
+        Args:
+            session_id: the session's name.
+        """
         return await self._one(GET, session_id=check_text("session_id", session_id, empty=True))  # type: ignore[no-any-return]
 
     @operation
@@ -89,6 +93,9 @@ class Sessions(Repository[M]):
         """Whether a session (bare name) or exactly this fork (agent id) is there.
 
         A name that is a session's is taken as that, even when it could be read as an agent id.
+
+        Args:
+            wire_id: the session's name, or a fork's agent id.
         """
         name = check_text("wire_id", wire_id, empty=True)
         if await self._value(EXISTS, session_id=name, agent_id=None):
@@ -97,7 +104,12 @@ class Sessions(Repository[M]):
 
     @operation
     async def set_title(self, session_id: str, title: str | None) -> None:
-        """Give a session a title of its own, or (None) none; an unknown session is left alone."""
+        """Give a session a title of its own, or (None) none; an unknown session is left alone.
+
+        Args:
+            session_id: the session's name.
+            title: the title, in place of what the messages suggest.
+        """
         text = check_optional_text("title", title, limit=TITLE_BYTES)
         await self._many(TITLE, session_id=check_text("session_id", session_id), title=text)
 

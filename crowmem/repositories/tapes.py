@@ -100,7 +100,13 @@ class Tapes(Repository[M]):
 
     @operation
     async def load_json(self, tape_id: str | TapeDraft, *, start: int = 0, stop: int | None = None) -> str:
-        """As `load`, as the text of one JSON array; nothing is decoded, so it is several times faster."""
+        """As `load`, as the text of one JSON array; nothing is decoded, so it is several times faster.
+
+        Args:
+            tape_id: as for `load`.
+            start: as for `load`.
+            stop: as for `load`.
+        """
         return f"[{','.join(await self._texts(tape_id, start, stop))}]"
 
     async def _texts(self, tape: str | TapeDraft, start: int, stop: int | None) -> builtins.list[str]:
@@ -118,7 +124,11 @@ class Tapes(Repository[M]):
 
     @operation
     async def length(self, tape_id: str) -> int:
-        """How many entries a tape has; 0 for an unknown one."""
+        """How many entries a tape has; 0 for an unknown one.
+
+        Args:
+            tape_id: the tape.
+        """
         return await self._length(check_text("tape_id", tape_id))
 
     async def _length(self, tape_id: str) -> int:
@@ -137,7 +147,12 @@ class Tapes(Repository[M]):
 
     @operation
     async def list_infos(self, *, limit: int = 1000, offset: int = 0) -> builtins.list[TapeInfo]:
-        """As `list`, with length, window start and time of creation."""
+        """As `list`, with length, window start and time of creation.
+
+        Args:
+            limit: most tapes to return, 1 to 100,000.
+            offset: how many to pass over.
+        """
         return await self._many(LIST_INFOS, **_page(limit, offset))
 
     @operation
@@ -145,6 +160,9 @@ class Tapes(Repository[M]):
         """The entries that a model is shown: from the last handoff anchor on, or all without one.
 
         Found by the anchor's number, which the tape keeps; the entries before are not read. Old names of anchors count.
+
+        Args:
+            tape_id: the tape.
         """
         name = check_text("tape_id", tape_id)
         rows = await self._many(LOAD, tape_id=name, start=None, stop=POSITIONS)
@@ -182,6 +200,9 @@ class Tapes(Repository[M]):
     @operation
     async def delete(self, tape_id: str) -> bool:
         """Delete a tape with its checkpoints and the lines it left; forks keep what they share with it.
+
+        Args:
+            tape_id: the tape; an unknown one is no error.
 
         Returns:
             Whether it was there.
@@ -228,12 +249,19 @@ class Tapes(Repository[M]):
         """The lines a tape has left, oldest first: what it was each time a checkpoint was restored over it.
 
         Read one with ``load(fork(tape_id, line=line.line))``; `forget_lines` and `delete` end them.
+
+        Args:
+            tape_id: the tape.
         """
         return await self._many(LINE_LIST, tape_id=check_text("tape_id", tape_id))
 
     @operation
     async def forget_lines(self, tape_id: str) -> int:
-        """Delete the lines a tape has left, and the entries that nothing else names; returns how many lines went."""
+        """Delete the lines a tape has left, and the entries that nothing else names; returns how many lines went.
+
+        Args:
+            tape_id: the tape.
+        """
         name = check_text("tape_id", tape_id)
         async with self._driver.transaction() as tx:
             if await locked(tx, name) is None:
@@ -293,6 +321,9 @@ class Tapes(Repository[M]):
     async def rollback(self, draft: TapeDraft) -> None:
         """Drop a draft.
 
+        Args:
+            draft: as `begin` returned it.
+
         Raises:
             AlreadyFinal: it was committed or rolled back before; also when a commit whose answer was lost did save it.
         """
@@ -346,6 +377,10 @@ class Tapes(Repository[M]):
         """Write a tape to a file, an entry a line, byte for byte what was imported or appended.
 
         The file appears when it is whole and durable, with mode 0600; an existing one is replaced.
+
+        Args:
+            tape_id: the tape.
+            path: the file, in a folder that is there. A leading ``~`` is the home folder.
 
         Returns:
             How many entries were written.

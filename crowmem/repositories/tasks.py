@@ -79,7 +79,14 @@ class Tasks(Repository[M]):
     ) -> Task:
         """Register a running task as ``task-N``, N the next number in the store, whatever the kind and owner.
 
-        Arguments are those of `launch`.
+        Args:
+            owner_session: whose mailbox gets the result.
+            kind: what sort of work it is.
+            tool_call_id: the call that asked for it.
+            sub_session: the session that works on it, if known already.
+            prompt: what it was told.
+            model: which model works on it.
+            priority: "low", "high" or another word; its delivery inherits it.
         """
         columns = _columns(owner_session, kind, tool_call_id, sub_session, prompt, model, priority)
         for _ in range(TRIES):
@@ -90,13 +97,21 @@ class Tasks(Repository[M]):
 
     @operation
     async def set_sub_session(self, task_id: str, sub_session: str | None) -> None:
-        """Say which session works on a task; an unknown task is left alone."""
+        """Say which session works on a task; an unknown task is left alone.
+
+        Args:
+            task_id: its id.
+            sub_session: the session's name; None takes it off.
+        """
         sub = check_optional_text("sub_session", sub_session)
         await self._many(SET_SUB, task_id=check_text("task_id", task_id), sub_session=sub)
 
     @operation
     async def reopen(self, task_id: str) -> bool:
         """Set an ended task running again; mail it sent stays where it is.
+
+        Args:
+            task_id: its id.
 
         Returns:
             True for exactly one of any number of racing callers; False when it is running or unknown.
@@ -161,6 +176,9 @@ class Tasks(Repository[M]):
     async def cancel(self, task_id: str) -> bool:
         """End a running task as "cancelled", without mail.
 
+        Args:
+            task_id: its id.
+
         Returns:
             True for exactly one of any number of callers racing to cancel or finish it; else False.
         """
@@ -168,7 +186,11 @@ class Tasks(Repository[M]):
 
     @operation
     async def get(self, task_id: str) -> Task | None:
-        """One task, or None."""
+        """One task, or None.
+
+        Args:
+            task_id: its id.
+        """
         return await self._one(GET, task_id=check_text("task_id", task_id, empty=True))  # type: ignore[no-any-return]
 
     @operation
@@ -191,14 +213,22 @@ class Tasks(Repository[M]):
 
     @operation
     async def count(self, owner_session: str | None = None) -> int:
-        """How many tasks there are, or how many one session owns, whatever their status."""
+        """How many tasks there are, or how many one session owns, whatever their status.
+
+        Args:
+            owner_session: the owner; None for all tasks.
+        """
         if owner_session is None:
             return int(await self._value(COUNT))
         return int(await self._value(COUNT_OWNER, owner_session=check_text("owner_session", owner_session, empty=True)))
 
     @operation
     async def by_sub_session(self, sub_session: str) -> Task | None:
-        """The newest task that a session works on, or None."""
+        """The newest task that a session works on, or None.
+
+        Args:
+            sub_session: the session's name.
+        """
         sub = check_text("sub_session", sub_session, empty=True)
         return await self._one(BY_SUB, sub_session=sub)  # type: ignore[no-any-return]
 
