@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import os
 import secrets
+import socket
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -368,6 +370,33 @@ def test_a_refused_connection():
 def test_a_name_that_does_not_resolve():
     with pytest.raises(Unavailable):
         store_on("http://no-such-host.invalid:9000").get(KEY)
+
+
+def test_an_image_may_take_longer_over_a_slow_line_than_a_connection_may_take():
+    """The socket's timeout is for one call that sends, and the whole image must not be one."""
+    data = png(1, 16 * 1024 * 1024)
+    heard = bytearray()
+
+    def hear(listener: socket.socket) -> None:
+        client, _ = listener.accept()
+        with client:
+            while len(heard) < len(data):
+                heard.extend(client.recv(64 * 1024))
+                time.sleep(0.01)
+            client.sendall(b'HTTP/1.1 200 OK\r\nETag: "1"\r\nContent-Length: 0\r\n\r\n')
+
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        thread = threading.Thread(target=hear, args=(listener,), daemon=True)
+        thread.start()
+        where = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        began_s = time.monotonic()
+        MinioStore(where, "pictures", "some-user", SECRET, connect_s=1, read_s=60).put(image_key(data), data)
+        assert time.monotonic() - began_s > 1
+        thread.join()
+    assert heard.endswith(data)
 
 
 def test_a_body_that_is_cut_is_asked_for_again():

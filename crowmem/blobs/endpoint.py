@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 CONNECTIONS = 16
 HTTPS_PORT = 443
+PIECE = 256 * 1024  # sent at once: at 64 kB a put of 200 kB took a sixth longer
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _SETTING = "image_store.s3."
@@ -70,13 +71,24 @@ def check_credential(name: str, value: Any) -> str:
 def make_client(
     host: str, secure: bool, access_key: str, secret_key: str, region: str, connect_s: float, read_s: float
 ) -> Minio:
-    """A client that never waits long and never retries by itself: urllib3 would log each repeat."""
+    """A client that never waits long and never retries by itself: urllib3 would log each repeat.
+
+    It sends in pieces: a socket's timeout is for all that one call sends, and a slow line needs longer for an image.
+    """
     import certifi
     from minio import Minio
     from urllib3 import PoolManager
     from urllib3.util import Retry, Timeout
 
-    pool = PoolManager(
+    class Pool(PoolManager):
+        def urlopen(self, method: str, url: str, redirect: bool = True, **more: Any) -> Any:  # type: ignore[override]
+            body = more.get("body")
+            if isinstance(body, bytes) and len(body) > PIECE:
+                view = memoryview(body)
+                more["body"] = [view[start : start + PIECE] for start in range(0, len(body), PIECE)]
+            return super().urlopen(method, url, redirect, **more)
+
+    pool = Pool(
         timeout=Timeout(connect=connect_s, read=read_s),
         maxsize=CONNECTIONS,
         retries=Retry(total=0, raise_on_redirect=False, raise_on_status=False, respect_retry_after_header=False),
