@@ -36,10 +36,10 @@ FREE_KEY = statement("mailbox_free_key")
 CLAIM = statement("mailbox_claim")
 CLAIM_ONE = statement("mailbox_claim_one")
 CLAIM_URGENT = statement("mailbox_claim_urgent")
-LEASE = statement("mailbox_lease", LeasedDelivery)
-LEASE_ONE = statement("mailbox_lease_one", LeasedDelivery)
-LEASE_URGENT = statement("mailbox_lease_urgent", LeasedDelivery)
-ACK_LEASE = statement("mailbox_ack_lease", LeasedDelivery)
+LEASE = statement("mailbox_lease")
+LEASE_ONE = statement("mailbox_lease_one")
+LEASE_URGENT = statement("mailbox_lease_urgent")
+ACK_LEASE = statement("mailbox_ack_lease")
 CLEAR_TAKEN = statement("mailbox_clear_taken")
 CLEAR_READY = statement("mailbox_clear_ready")
 SWEEP = statement("mailbox_sweep")
@@ -166,8 +166,8 @@ class Mailbox(Repository[M]):
         """
         most = None if limit is None else check_range("limit", limit, 1, MOST)
         word = None if priority is None else check_text("priority", priority)
-        statements = (CLAIM_ONE, CLAIM, CLAIM_URGENT)
-        return await self._take(statements, check_text("address", address), word, most, {})
+        box_of = check_text("address", address)
+        return _claimed(box_of, await self._take((CLAIM_ONE, CLAIM, CLAIM_URGENT), box_of, word, most, {}))
 
     @operation
     async def lease(
@@ -203,13 +203,16 @@ class Mailbox(Repository[M]):
         box_of = check_text("address", address)
         most = check_range("limit", limit, 1, MOST)
         word = None if priority is None else check_text("priority", priority)
+        name = check_text("worker", worker)
         extra = {
-            "worker": check_text("worker", worker),
+            "worker": name,
             "lease_us": micros(check_seconds("lease_s", lease_s, 0.001, LONGEST_S)),
         }
         if ack:
-            return await self._ack_and_lease(_leased("ack", ack), box_of, word, most, extra)
-        return await self._take((LEASE_ONE, LEASE, LEASE_URGENT), box_of, word, most, extra)
+            rows = await self._ack_and_lease(_leased("ack", ack), box_of, word, most, extra)
+        else:
+            rows = await self._take((LEASE_ONE, LEASE, LEASE_URGENT), box_of, word, most, extra)
+        return _leases(box_of, name, rows)
 
     async def _take(
         self,
@@ -218,8 +221,8 @@ class Mailbox(Repository[M]):
         priority: str | None,
         limit: int | None,
         extra: dict[str, Any],
-    ) -> list[Any]:
-        """Claim or lease: one statement while there is plenty."""
+    ) -> list[tuple[Any, ...]]:
+        """Claim or lease: one statement while there is plenty. The rows are in the order of arrival."""
         driver, box, now = self._driver, self._store.marks.box(address), clock()
         one, some, urgent = statements
         taking = some if priority is None or priority == "low" else urgent
@@ -240,21 +243,17 @@ class Mailbox(Repository[M]):
                 if not rows:
                     raise
                 # what is taken is committed and must reach the caller; the next call meets the same trouble
-        if rows and type(rows[0]) is tuple:
-            rows = _claimed(address, rows)
-        self._took(rows, priority, box)
+        if rows:
+            self._took(rows, priority, box)
         return rows
 
-    def _took(self, rows: list[Any], priority: str | None, box: Box) -> None:
+    def _took(self, rows: list[tuple[Any, ...]], priority: str | None, box: Box) -> None:
         """Put rows in order and remember how far they reach."""
-        if len(rows) > 1:
-            rows.sort(key=_by_id)
-        if not rows:
-            return
+        rows.sort()  # by id, which comes first
         if self._driver.dialect == "sqlite":
-            box.taken.extend([row.id for row in rows])
+            box.taken.extend([row[0] for row in rows])
         if not self._driver.in_transaction:  # a transaction may give them back
-            box.marks[priority] = rows[-1].id
+            box.marks[priority] = rows[-1][0]
 
     async def _take_rest(
         self, taking: Statement, params: dict[str, Any], have: int, box: Box, direct_s: float
@@ -308,7 +307,7 @@ class Mailbox(Repository[M]):
         priority: str | None,
         limit: int,
         extra: dict[str, Any],
-    ) -> list[LeasedDelivery]:
+    ) -> list[tuple[Any, ...]]:
         box, now = self._store.marks.box(address), clock()
         if now >= box.next_sweep or len(box.taken) >= CLEAR_AFTER:
             await self._tidy(address, box, now)
@@ -317,15 +316,16 @@ class Mailbox(Repository[M]):
         urgent = priority is not None and priority != "low"
         if self._driver.dialect == "postgres" and not urgent:
             rows = await self._driver.run(ACK_LEASE, {**params, **_pairs(held)})
-            lost = {row.id for row in rows if row.status == "lost"}
-            acked = {one.id for one in held if one.id not in lost}
-            rows = [] if lost else rows
+            if rows and not rows[0][-1]:  # a row without a token names a lease that was lost
+                lost = {row[0] for row in rows}
+                _raise_lost(held, {one.id for one in held if one.id not in lost})
         else:
             async with self._driver.transaction() as tx:
                 acked = await self._ack_on(tx, held)
                 rows = await tx.run(LEASE_URGENT if urgent else LEASE, params) if len(acked) == len(held) else []
-        _raise_lost(held, acked)
-        self._took(rows, priority, box)
+            _raise_lost(held, acked)
+        if rows:
+            self._took(rows, priority, box)
         if len(rows) < limit:
             box.forget()
             box.next_sweep = 0.0
@@ -334,10 +334,10 @@ class Mailbox(Repository[M]):
     @operation
     async def renew(self, delivery: LeasedDelivery, lease_s: float) -> LeasedDelivery:
         """Let a lease end ``lease_s`` seconds from now.
+
         Args:
             delivery: as `lease` returned it.
             lease_s: seconds from now, 0.001 to those of 366 days.
-
 
         Returns:
             The delivery with its new end; its token stays.
@@ -355,9 +355,9 @@ class Mailbox(Repository[M]):
     @operation
     async def ack(self, delivery: LeasedDelivery) -> None:
         """The work is done: the item is delivered and will not come again.
+
         Args:
             delivery: as `lease` or `renew` returned it.
-
 
         Raises:
             LeaseLost: it came back, has a newer owner, or was acknowledged before; nothing was changed.
@@ -369,9 +369,9 @@ class Mailbox(Repository[M]):
     @operation
     async def ack_many(self, deliveries: Sequence[LeasedDelivery]) -> list[int]:
         """Acknowledge many items.
+
         Args:
             deliveries: as `lease` or `renew` returned them; [] does nothing.
-
 
         Returns:
             Their ids.
@@ -478,9 +478,9 @@ class Mailbox(Repository[M]):
     @operation
     async def mark_delivered(self, delivery_ids: Sequence[int]) -> int:
         """Stamp items as delivered, whoever holds them.
+
         Args:
             delivery_ids: the items' numbers; unknown ones are passed over.
-
 
         Returns:
             How many were not delivered before.
@@ -560,8 +560,18 @@ def _claimed(address: str, rows: list[tuple[Any, ...]]) -> list[Delivery]:
     return found
 
 
-def _by_id(row: Delivery | LeasedDelivery) -> int:
-    return row.id
+def _leases(address: str, worker: str, rows: list[tuple[Any, ...]]) -> list[LeasedDelivery]:
+    """As `_claimed`, of leases; all of one call end together."""
+    stamps: dict[Any, Any] = {None: None}
+    found = []
+    for delivery_id, task_id, priority, content, created_at, delivered_at, attempts, due_at, last_error, token in rows:
+        for stamp in (created_at, delivered_at, due_at):
+            if stamp not in stamps:
+                stamps[stamp] = moment(stamp)
+        made, taken, ends = stamps[created_at], stamps[delivered_at], stamps[due_at]
+        about = (delivery_id, address, task_id, priority, content, "leased", made, taken, attempts, ends, last_error)
+        found.append(LeasedDelivery(*about, token, worker))
+    return found
 
 
 def _leased(name: str, values: Any) -> list[LeasedDelivery]:

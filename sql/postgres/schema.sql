@@ -679,8 +679,6 @@ CREATE INDEX ix_agents_session_id ON public.agents USING btree (session_id);
 
 CREATE INDEX ix_messages_agent_id ON public.messages USING btree (agent_id, id);
 
-CREATE INDEX ix_task_deliveries_session_id ON public.task_deliveries USING btree (session_id);
-
 CREATE INDEX ix_tasks_owner_session ON public.tasks USING btree (owner_session);
 
 CREATE INDEX ix_tasks_sub_session ON public.tasks USING btree (sub_session);
@@ -709,9 +707,9 @@ CREATE INDEX tape_lines_tape ON public.tape_lines USING btree (tape_id, line);
 
 CREATE INDEX tapes_branch ON public.tapes USING btree (branch);
 
-CREATE INDEX task_deliveries_dead ON public.task_deliveries USING btree (session_id, pos) WHERE (status = 'dead'::text);
+CREATE INDEX task_deliveries_dead ON public.task_deliveries USING btree (session_id, pos) WHERE (dead_at IS NOT NULL);
 
-CREATE INDEX task_deliveries_due ON public.task_deliveries USING btree (session_id, due_at) WHERE (status = ANY (ARRAY['leased'::text, 'waiting'::text]));
+CREATE INDEX task_deliveries_due ON public.task_deliveries USING btree (session_id, due_at) WHERE (due_at IS NOT NULL);
 
 CREATE INDEX task_deliveries_high ON public.task_deliveries USING btree (session_id, priority, pos) WHERE ((status = 'pending'::text) AND (priority <> 'low'::text));
 

@@ -64,7 +64,7 @@ where id in (
 )
 returning id, task_id, priority, content, created_at, delivered_at, attempts, last_error;
 
--- name: mailbox_lease_one :many LeasedDelivery
+-- name: mailbox_lease_one :many int, text, text, text, text, text, int, int, text, int
 -- As mailbox_lease for a limit of one and any priority.
 -- only: sqlite; as mailbox_claim_one.
 update task_deliveries set status = 'leased', attempts = attempts + 1, lease_token = lease_token + 1,
@@ -76,9 +76,9 @@ where id = (
     order by r.id
     limit 1
 )
-returning *;
+returning id, task_id, priority, content, created_at, delivered_at, attempts, due_at, last_error, lease_token;
 
--- name: mailbox_lease :many LeasedDelivery
+-- name: mailbox_lease :many int, text, text, text, text, text, int, int, text, int
 -- Lease up to :limit pending deliveries of one address after :mark to :worker for :lease_us microseconds, in no order. The
 -- attempt is counted here, in the same commit: a worker that dies has had its try.
 update task_deliveries set status = 'leased', attempts = attempts + 1, lease_token = lease_token + 1,
@@ -91,9 +91,9 @@ where id in (
     order by r.id
     limit :limit
 )
-returning *;
+returning id, task_id, priority, content, created_at, delivered_at, attempts, due_at, last_error, lease_token;
 
--- name: mailbox_lease_urgent :many LeasedDelivery
+-- name: mailbox_lease_urgent :many int, text, text, text, text, text, int, int, text, int
 -- As mailbox_lease, of one priority other than low.
 -- plan: mailbox_ready_priority
 update task_deliveries set status = 'leased', attempts = attempts + 1, lease_token = lease_token + 1,
@@ -106,7 +106,7 @@ where id in (
     order by r.id
     limit :limit
 )
-returning *;
+returning id, task_id, priority, content, created_at, delivered_at, attempts, due_at, last_error, lease_token;
 
 -- name: mailbox_clear_taken :none
 -- Forget that these deliveries of one address were ready; those that are pending again stay.
