@@ -15,6 +15,7 @@ import psycopg
 from psycopg import AsyncRawCursor, RawCursor, pq
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
+from crowmem.drivers.postgres_batch import execute_batch, execute_batch_async
 from crowmem.drivers.postgres_errors import FAILURES, translate, translated
 from crowmem.drivers.postgres_run import run_prepared
 from crowmem.drivers.postgres_settings import POOL, Settings, configure, records, seems_alive, values
@@ -205,15 +206,9 @@ class BlockingTransaction:
         if not parameters:
             return []
         settings = self.driver.settings
-        with translated(statement, settings.name, alone=False), self.connection.cursor() as cursor:
-            returning = statement.shape != "none"
-            cursor.executemany(settings.sql(statement), parameters, returning=returning)
-            found: list[Any] = []
-            while returning:
-                found += cursor.fetchall()
-                if not cursor.nextset():
-                    break
-            return records(statement, found)
+        with translated(statement, settings.name, alone=False):
+            sql, returning = settings.sql(statement), statement.shape != "none"
+            return records(statement, execute_batch(self.connection, sql, parameters, returning=returning))
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[BlockingTransaction]:
@@ -440,15 +435,9 @@ class AsyncTransaction:
             return []
         settings = self.driver.settings
         with translated(statement, settings.name, alone=False):
-            async with self.connection.cursor() as cursor:
-                returning = statement.shape != "none"
-                await cursor.executemany(settings.sql(statement), parameters, returning=returning)
-                found: list[Any] = []
-                while returning:
-                    found += await cursor.fetchall()
-                    if not cursor.nextset():
-                        break
-                return records(statement, found)
+            sql, returning = settings.sql(statement), statement.shape != "none"
+            found = await execute_batch_async(self.connection, sql, parameters, returning=returning)
+            return records(statement, found)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncTransaction]:
