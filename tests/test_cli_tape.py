@@ -36,6 +36,21 @@ def test_tapes_are_listed(door: Door) -> None:
     assert (one["tape_id"], one["length"], one["window_start"]) == ("b", 3, 1)
 
 
+def test_the_start_of_an_id_is_enough(door: Door, tmp_path: Path) -> None:
+    with door.open() as memory:
+        for name in ("nest-1", "nest-2", "nest", "roof-17"):
+            memory.tapes.append(name, messages(0))
+        memory.tapes.truncate("nest", 0)
+    assert len(door("tape", "show", "roof").lines) == 1
+    assert door("tape", "show", "nest").lines == []  # empty, and there
+    assert door("--json", "tape", "export", "ro", str(tmp_path / "x")).records[0]["tape"] == "roof-17"
+    several = door("tape", "show", "nest-")
+    assert several.code == 2
+    assert "'nest-' begins the names of 2 tapes (nest-1, nest-2)" in several.err
+    for name in ("nowhere", ""):
+        assert door("tape", "export", name, str(tmp_path / "y")).code == 1
+
+
 def test_entries_are_shown(door: Door) -> None:
     call = {"kind": "tool_call", "payload": {"name": "Bash", "arguments": {"command": "ls"}}}
     odd = {"kind": "event", "payload": {"n": 1}}

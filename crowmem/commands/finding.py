@@ -1,4 +1,4 @@
-"""How commands find what their arguments name: sessions by the start of a name, the messages of an agent's view."""
+"""How commands find what their arguments name: sessions and tapes by the start of a name, messages of an agent's view."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LOOKED_AT = 1000  # newest sessions whose names are compared with an abbreviation
 PAGE = 500
 AGENTS = 100
-MOST = 100_000  # agents of one session
+MOST = 100_000  # agents of one session, tapes
 
 
 def find_session(memory: Memory, name: str) -> str:
@@ -31,12 +31,24 @@ def find_session(memory: Memory, name: str) -> str:
     if memory.sessions.exists(name):
         return name
     recent = memory.sessions.list(limit=LOOKED_AT, include_forks=True)
-    found = [session.session_id for session in recent if name and session.session_id.startswith(name)]
+    return _begun(name, [session.session_id for session in recent], "session", "crowmem sessions")
+
+
+def find_tape(memory: Memory, name: str) -> str:
+    """The id of the tape that a name stands for: itself, or the one that begins with it. Raises as `find_session`."""
+    if name and memory.tapes.length(name):
+        return name
+    names = memory.tapes.list(limit=MOST)
+    return name if name in names else _begun(name, names, "tape", "crowmem tape list")
+
+
+def _begun(name: str, names: list[str], what: str, listing: str) -> str:
+    found = [one for one in names if name and one.startswith(name)]
     if not found:
-        raise NotFound(f"there is no session {name!r}; `crowmem sessions` lists them")
+        raise NotFound(f"there is no {what} {name!r}; `{listing}` lists them")
     if len(found) > 1:
         shown = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
-        raise UsageError(f"{name!r} begins the names of {len(found)} sessions ({shown}): write more of it")
+        raise UsageError(f"{name!r} begins the names of {len(found)} {what}s ({shown}): write more of it")
     return found[0]
 
 

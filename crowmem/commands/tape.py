@@ -6,10 +6,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from crowmem.commands import UsageError, add_action, add_actions, opened
+from crowmem.commands.finding import find_tape
 from crowmem.commands.options import add_limit, whole
 from crowmem.commands.output import counted, local_time, put_json, put_line, put_records
 from crowmem.entries import POSITIONS
-from crowmem.errors import Conflict, NotFound
+from crowmem.errors import Conflict
 from crowmem.terminal import one_line
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing = add_action(actions, "list", "list tapes", show_list)
     add_limit(listing, 1000, "tapes")
     showing = add_action(actions, "show", "print entries of a tape", show)
-    showing.add_argument("tape", metavar="TAPE", help="its id")
+    showing.add_argument("tape", metavar="TAPE", help="its id, or the start of it")
     chosen = showing.add_mutually_exclusive_group()
     chosen.add_argument(
         "--window", action="store_true", help="from the last handoff anchor on, as a model is shown them"
@@ -41,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     taking.add_argument("--as", dest="tape", metavar="TAPE", help="the tape to append to, for a single file")
     taking.add_argument("--append", action="store_true", help="also to a tape that has entries already")
     giving = add_action(actions, "export", "write a tape to a JSONL file, byte for byte", give_out)
-    giving.add_argument("tape", metavar="TAPE", help="its id")
+    giving.add_argument("tape", metavar="TAPE", help="its id, or the start of it")
     giving.add_argument("path", metavar="PATH", help="the file; an existing one is replaced; - is stdout")
 
 
@@ -61,14 +62,13 @@ def show_list(args: argparse.Namespace) -> None:
 def show(args: argparse.Namespace) -> None:
     """Print entries, with their numbers for people."""
     with opened(args) as memory:
-        length = memory.tapes.length(args.tape)
-        if not length and args.tape not in memory.tapes.list(limit=100_000):
-            raise NotFound(f"there is no tape {args.tape!r}; `crowmem tape list` lists them")
+        tape = find_tape(memory, args.tape)
+        length = memory.tapes.length(tape)
         stop = length if args.stop is None else min(args.stop, length)
         start = max(stop - args.last, 0) if args.start is None else args.start
         if args.window:
-            start = memory.tapes.window(args.tape).window_start
-        entries = memory.tapes.load(args.tape, start=start, stop=stop)
+            start = memory.tapes.window(tape).window_start
+        entries = memory.tapes.load(tape, start=start, stop=stop)
     if args.json:
         for entry in entries:
             put_json(entry)
@@ -102,9 +102,10 @@ def give_out(args: argparse.Namespace) -> None:
         _print_whole(args)
         return
     with opened(args) as memory:
-        count = memory.tapes.export_jsonl(args.tape, args.path)
+        tape = find_tape(memory, args.tape)
+        count = memory.tapes.export_jsonl(tape, args.path)
     if args.json:
-        put_json({"tape": args.tape, "path": args.path, "entries": count})
+        put_json({"tape": tape, "path": args.path, "entries": count})
     else:
         put_line(f"{one_line(args.path)}: {counted(count, 'entries')}")
 
@@ -119,7 +120,7 @@ def _print_whole(args: argparse.Namespace) -> None:
     with TemporaryDirectory(prefix="crowmem-") as folder:
         copy = Path(folder, "tape.jsonl")
         with opened(args) as memory:
-            memory.tapes.export_jsonl(args.tape, copy)
+            memory.tapes.export_jsonl(find_tape(memory, args.tape), copy)
         sys.stdout.flush()
         with copy.open("rb") as file:
             shutil.copyfileobj(file, sys.stdout.buffer)
