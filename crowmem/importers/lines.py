@@ -26,6 +26,7 @@ _BLANK = "\0 \t\r\n\ufeff"
 _START = re.compile(r'\{\s*"')
 _NEAR = 64  # characters looked at behind an object: a part of a record is followed by a comma or a bracket
 _EFFORT = 16 * 1024 * 1024  # characters scanned in vain inside one broken line before it is given up
+_COUNTED = 32  # so much faster than it scans does json count the lines before an error, each time from the beginning
 
 IsRecord: TypeAlias = Callable[[dict[str, Any]], bool]
 
@@ -146,7 +147,7 @@ def _whole_records(text: str, is_record: IsRecord) -> tuple[list[dict[str, Any]]
         try:
             value, end = raw_decode(text, begin)
         except json.JSONDecodeError as error:
-            in_vain += error.pos - begin
+            in_vain += error.pos - begin + error.pos // _COUNTED
             at = begin + 1
             continue
         except (ValueError, RecursionError):
