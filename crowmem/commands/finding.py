@@ -1,4 +1,4 @@
-"""How commands find what their arguments name: sessions and tapes by the start of a name, messages of an agent's view."""
+"""How commands find what their arguments name: sessions and tapes by the start of a name, the messages of a view."""
 
 from __future__ import annotations
 
