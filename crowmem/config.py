@@ -92,7 +92,7 @@ def load(path: str | os.PathLike[str] | None = None, env: Mapping[str, str] | No
         ConfigError: it is missing, is no YAML, or has a wrong setting; the message names file, setting and cure.
     """
     file = _file(HOME if path is None else path)
-    if path is None and not file.exists():
+    if path is None and not _is_there(file):
         return Config()
     settings = _read(file)
     _check_names(settings, _SETTINGS, f"{file}: ", shared=True)
@@ -120,7 +120,18 @@ def resolve_url(argument: str | os.PathLike[str] | None, env: Mapping[str, str],
 
 def _file(path: str | os.PathLike[str]) -> Path:
     file = _expanded(path, Path.cwd(), "config")
-    return file / FILE if file.is_dir() or path == HOME else file
+    try:
+        return file / FILE if path == HOME or file.is_dir() else file
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
+
+
+def _is_there(file: Path) -> bool:
+    """Whether there is a configuration in the home folder; in one that this user may not even enter, there is none."""
+    try:
+        return file.exists()
+    except OSError:
+        return False
 
 
 def _expanded(path: str | os.PathLike[str], base: Path, place: str) -> Path:

@@ -250,6 +250,23 @@ def test_a_file_that_cannot_be_read(tmp_path):
         load(tmp_path / "folder", {})
 
 
+def test_a_home_of_somebody_else_has_no_configuration(tmp_path, monkeypatch):
+    """A service often runs with root's HOME; the paths cannot even be looked at."""
+    home = tmp_path / "home"
+    monkeypatch.setenv("HOME", str(home))
+    plain = Path.stat
+
+    def denied(path, **more):
+        if home in path.parents:
+            raise PermissionError(13, "Permission denied", str(path))
+        return plain(path, **more)
+
+    monkeypatch.setattr(Path, "stat", denied)
+    assert load(None, {}) == Config()
+    with pytest.raises(ConfigError, match="Permission denied"):
+        load(home / "crow", {})
+
+
 def test_settings_of_crow_cli_in_the_same_file_are_left_alone(tmp_path):
     text = """
 providers: {x: {api_key: '${NOT_OURS}'}}
