@@ -2,15 +2,18 @@
 
 Every cell fills a queue, lets claimers drain it and counts what came out. The floor of the same shape runs right beside
 it: on PostgreSQL pgbench with one bare statement, on SQLite the same through apsw; ``ratio`` is the rate as a part of
-the floor's. Exit 1 when an item was handed out twice or lost.
+the floor's, ``cpu_ratio`` the same for the processor time an item costs claimers and server together, which a busy machine
+disturbs less. Exit 1 when an item was handed out twice or lost.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import os
 import re
+import resource
 import statistics
 import subprocess
 import sys
@@ -25,7 +28,7 @@ from queues import PG_FLOOR_CLAIM, SIDES, Place, connect
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import pg_server
 
@@ -54,6 +57,7 @@ class Claims:
         self.wrong: list[str] = []
         self.claims = 0
         self.curves: dict[str, dict[int, float]] = {}
+        self.server_cpu_us: Callable[[], float] | None = None
 
     # --- cells ---
 
@@ -73,7 +77,8 @@ class Claims:
         try:
             known.fill(place, items, boxes)
             many = {"claimers": claimers, "batch": batch, "seconds": self.seconds, "threads": threads}
-            found = drain(side, place, hot=hot and not form, **many)
+            cpu = None if place.is_sqlite else self.server_cpu_us
+            found = drain(side, place, hot=hot and not form, server_cpu_us=cpu, **many)
         except Exception as error:
             if side in ("floor", "crowmem", "crowmem lease", "crowmem private"):
                 raise
@@ -86,8 +91,10 @@ class Claims:
             self.wrong.append(f"{case} {side}: {doubles} twice, {lost} lost")
         return found
 
-    def pgbench(self, place: Place, server: Any, claimers: int, batch: int, hot: bool) -> float | None:
-        """The bare statement in pgbench: items a second, or None where there is no pgbench."""
+    def pgbench(
+        self, place: Place, server: Any, claimers: int, batch: int, hot: bool
+    ) -> tuple[float, float | None] | None:
+        """The bare statement in pgbench: items a second, and processor time an item; None where there is no pgbench."""
         program = getattr(server, "programs", Path("/nowhere")) / "pgbench"
         if not program.is_file():
             return None
@@ -100,6 +107,7 @@ class Claims:
             command = [program, "-n", "-M", "prepared", "-c", str(claimers), "-j", str(min(2, claimers))]
             command += ["-T", str(max(1, int(self.seconds))), "-f", script.name, place.url]
             commit = "on" if place.durability == "full" else "off"
+            cpu = self._cpu_us()
             run = subprocess.run(
                 command,
                 check=True,
@@ -110,7 +118,12 @@ class Claims:
         seconds = float(re.findall(r"tps = ([\d.]+)", run.stdout)[-1])
         calls = int(re.findall(r"transactions actually processed: (\d+)", run.stdout)[-1])
         taken = items - int(SIDES["floor"].left(place))  # type: ignore[misc]  # the floor counts what is left
-        return taken / (calls / seconds)
+        return taken / (calls / seconds), (self._cpu_us() - cpu) / max(1, taken) if self.server_cpu_us else None
+
+    def _cpu_us(self) -> float:
+        """What the server and the programs that were waited for have used."""
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return (used.ru_utime + used.ru_stime) * 1e6 + (self.server_cpu_us() if self.server_cpu_us else 0.0)
 
     def compare(
         self,
@@ -129,6 +142,7 @@ class Claims:
         if not self.report.wants(case):
             return
         rates: dict[str, list[float]] = {}
+        costs: dict[str, list[float | None]] = {}
         seen: dict[str, Drained] = {}
         for turn in range(self.rounds):
             order = ["floor", *sides] if turn % 2 == 0 else [*reversed(sides), "floor"]
@@ -141,8 +155,10 @@ class Claims:
                     found = self.cell(case, side, where, claimers=claimers, batch=batch, threads=threads)
                     if found is None:
                         continue
-                    seen[side], bare = found, found.rate
-                rates.setdefault(side, []).append(bare)
+                    cost = found.all_us if where.is_sqlite or self.server_cpu_us else None
+                    seen[side], bare = found, (found.rate, cost)
+                rates.setdefault(side, []).append(bare[0])
+                costs.setdefault(side, []).append(bare[1])
         for side, found_rates in rates.items():
             floors = rates["floor"]
             ratio = statistics.median(one / floor for one, floor in zip(found_rates, floors, strict=False))
@@ -157,6 +173,9 @@ class Claims:
                 about |= {"cpu_us": round(one.cpu_us, 1), "least": min(one.shares), "most": max(one.shares)}
             if side != "floor":
                 about["ratio"] = round(ratio, 2)
+                pairs = zip(costs[side], costs["floor"], strict=False)
+                if known := [floor / one for one, floor in pairs if one and floor]:
+                    about["cpu_ratio"] = round(statistics.median(known), 2)
                 if bar and side.startswith("crowmem"):
                     about |= {"bar": bar, "holds": ratio >= bar}
             self.report.row(case, side, **about)
@@ -171,6 +190,9 @@ class Claims:
         """Everything on PostgreSQL."""
         url = harness.loopback(server, "claims") if not getattr(server, "programs", None) else _own(server, "claims")
         peers = list(PG_PEERS) if self.peers else []
+        process = getattr(server, "process", None)
+        if process is not None and Path(f"/proc/{process.pid}/stat").is_file():
+            self.server_cpu_us = functools.partial(_server_cpu_us, process.pid)
         for durability, bars in (("normal", PG_BARS), ("full", PG_FULL_BARS)):
             place = Place(url, durability)
             for claimers, batch in PG_SHAPES if durability == "normal" else PG_SHAPES[1:3]:
@@ -368,6 +390,16 @@ class Claims:
                 self.report.row(f"{dialect} races", name, rounds=count, wrong=lost, holds=lost == 0)
                 if lost:
                     self.wrong.append(f"{dialect} {name}: {lost} of {count} races had no single winner")
+
+
+def _server_cpu_us(pid: int) -> float:
+    """Processor time of a server and all its backends, those that ended included."""
+    total = 0.0
+    for process in (str(pid), *Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()):
+        with contextlib.suppress(OSError):  # one that ended meanwhile
+            ticks = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[11:15]
+            total += sum(map(int, ticks))
+    return total / os.sysconf("SC_CLK_TCK") * 1e6
 
 
 def _empty(place: Place) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import multiprocessing
 import os
@@ -30,6 +31,7 @@ class Drained:
         times_us: of each call that took something.
         shares: items by claimer.
         cpu_us: processor time of the claimers a call.
+        server_us: processor time of the server an item, from the common start on.
     """
 
     ids: array[int]
@@ -37,6 +39,12 @@ class Drained:
     times_us: list[float]
     shares: list[int]
     cpu_us: float
+    server_us: float = 0.0
+
+    @property
+    def all_us(self) -> float:
+        """Processor time of claimers and server an item."""
+        return self.cpu_us * len(self.times_us) / max(1, len(self.ids)) + self.server_us
 
     @property
     def p50_us(self) -> float:
@@ -54,7 +62,17 @@ class Drained:
         return self.times_us[-1] if self.times_us else 0.0
 
 
-def drain(side: str, place: Place, *, claimers: int, batch: int, seconds: float, hot: bool, threads: bool) -> Drained:
+def drain(
+    side: str,
+    place: Place,
+    *,
+    claimers: int,
+    batch: int,
+    seconds: float,
+    hot: bool,
+    threads: bool,
+    server_cpu_us: Callable[[], float] | None = None,
+) -> Drained:
     """Let claimers take until nothing is left or the time is up.
 
     Args:
@@ -65,23 +83,28 @@ def drain(side: str, place: Place, *, claimers: int, batch: int, seconds: float,
         seconds: most seconds to go on.
         hot: all on mailbox 0, else each on its own.
         threads: claimers are threads of this process, else processes.
+        server_cpu_us: what the server has used so far, where that is known.
     """
     os.environ["CLAIMERS"] = str(claimers)
     if threads:
         answers: Any = queue.Queue()
-        barrier: Any = threading.Barrier(claimers)
+        barrier: Any = threading.Barrier(claimers + 1)
         kind: Any = threading.Thread
     else:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["queues", "claimers", "crowmem.memory", "psycopg_pool", "apsw"])
-        answers, barrier, kind = context.Queue(), context.Barrier(claimers), context.Process
+        answers, barrier, kind = context.Queue(), context.Barrier(claimers + 1), context.Process
     given = (side, place, claimers, batch, seconds, barrier, answers)
     started = [kind(target=_claimer, args=(number, hot, *given)) for number in range(claimers)]
     for one in started:
         one.start()
+    with contextlib.suppress(threading.BrokenBarrierError):  # a claimer failed, and answers why
+        barrier.wait(START_S)
+    before = server_cpu_us() if server_cpu_us else 0.0
     found = [answers.get(timeout=START_S + seconds) for _ in started]
     for one in started:
         one.join()
+    used = server_cpu_us() - before if server_cpu_us else 0.0
     if failures := [one for one in found if isinstance(one, str)]:
         raise RuntimeError(failures[0])
     ids = array("q")
@@ -92,7 +115,7 @@ def drain(side: str, place: Place, *, claimers: int, batch: int, seconds: float,
     calls = max(1, len(times))
     shares = [len(one[0]) // 8 for one in found]
     cpu = sum(one[4] for one in found) if not threads else found[0][4]
-    return Drained(ids, len(ids) / max(end - start, 1e-9), times, shares, cpu / calls * 1e6)
+    return Drained(ids, len(ids) / max(end - start, 1e-9), times, shares, cpu / calls * 1e6, used / max(1, len(ids)))
 
 
 def _claimer(
