@@ -16,7 +16,7 @@ from backends import Backend
 
 from crowmem import Memory
 from crowmem.drivers import sqlite_place
-from crowmem.errors import CrowmemError, NotFound, SchemaMismatch, Unavailable
+from crowmem.errors import ConfigError, CrowmemError, NotFound, SchemaMismatch, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -294,6 +294,14 @@ def test_acknowledged_messages_survive_a_kill_after_the_store_was_replaced(tmp_p
     with Memory.open(tmp_path / "old.db") as old, Memory.open(path) as new:
         assert old.messages.load("s-1-1") == [{"n": 0}, {"n": 1}, {"n": 2}]
         assert new.messages.load("s-1-1") == []
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_folder_is_no_store(store: Backend, read_only: bool) -> None:
+    Path(store.url).mkdir()
+    with pytest.raises(ConfigError, match=r"crow\.db is a folder: name a file, such as .*crow\.db/crow\.db"):
+        store.open(read_only=read_only)
+    assert list(Path(store.url).iterdir()) == []
 
 
 @pytest.mark.parametrize("read_only", [False, True])

@@ -26,7 +26,7 @@ from crowmem.drivers.sqlite_group import Group
 from crowmem.drivers.sqlite_place import Place
 from crowmem.drivers.sqlite_rank import install
 from crowmem.drivers.turn import Turn, give_back, turn_for
-from crowmem.errors import Busy, Closed, NotFound, SchemaMismatch, Unavailable, Unsupported
+from crowmem.errors import Busy, Closed, ConfigError, NotFound, SchemaMismatch, Unavailable, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -158,6 +158,8 @@ class SqliteFile:
     def connect(self) -> None:
         """Make the file if it is missing, and reach it once. Nothing is written to a file that may not be ours."""
         self.check()
+        if self.path is not None and self.path.is_dir():  # SQLite calls it an I/O error
+            raise ConfigError(f"{self.name} is a folder: name a file, such as {self.path / 'crow.db'}")
         self.create()
         if self.path is not None:
             with translated(None, self.name), self.reader():
