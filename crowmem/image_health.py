@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from crowmem.blobs.many import status_of
-from crowmem.errors import BlobDamaged
+from crowmem.errors import BlobDamaged, ReadOnly
 from crowmem.statement import statement
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ async def image_status(driver: Driver, store: Store) -> dict[str, Any]:
 
 
 async def image_problems(driver: Driver, store: Store) -> list[str]:
-    """Every image that a message names and that is missing or damaged; each one is read.
+    """Every image that a message names and that is missing, damaged or unreadable; each one is read.
 
     Raises:
         Unavailable: the image store cannot be asked.
@@ -56,4 +56,6 @@ def _look(images: Blobs, keys: Sequence[str]) -> list[tuple[str, str]]:
                 found.append((key, "missing"))
         except BlobDamaged as error:
             found.append((key, f"damaged ({error})"))
+        except ReadOnly as error:
+            found.append((key, f"unreadable ({error})"))
     return found

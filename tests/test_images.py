@@ -17,7 +17,7 @@ from pictures import GIF, JPEG, WEBP, openai_block, picture, png
 from test_images_extraction import FORMS
 
 from crowmem import Memory
-from crowmem.blobs import FileStore, HybridStore
+from crowmem.blobs import FileStore, HybridStore, MinioStore
 from crowmem.blobs.keys import image_key
 from crowmem.copying import copy_store
 from crowmem.errors import (
@@ -418,6 +418,34 @@ def test_a_folder_has_nothing_to_upload(memory):
 def test_the_status_says_where_images_are(memory, folder):
     memory.messages.add_many("s-1-1", [picture(DATA), picture(DATA), picture(JPEG)])
     assert memory.status().images == {"kind": "folder", "folder": str(folder), "named": 2, "references": 3}
+
+
+def test_what_cannot_be_read_is_told_beside_the_rest(memory, folder, monkeypatch):
+    """Root may read everything, so the system's refusal is played."""
+    memory.messages.add_many("s-1-1", [picture(DATA), picture(JPEG)])
+    (folder / KEY).unlink()
+    (folder / KEY).mkdir()
+    plain = os.open
+
+    def denied(path, *rest, **more):
+        if str(path).endswith(".jpg"):
+            raise PermissionError(13, "Permission denied")
+        return plain(path, *rest, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", denied)
+        found = " ".join(memory.check(deep=True))
+    assert f"image {KEY}: damaged" in found
+    assert ".jpg: unreadable" in found
+
+
+def test_a_status_is_given_even_when_the_images_cannot_be_looked_at(backend, folder):
+    images = HybridStore(MinioStore("127.0.0.1:1", "pictures", "some-user", "some-secret"), FileStore(folder))
+    (folder / "spool").parent.mkdir(parents=True)
+    (folder / "spool").write_bytes(b"a file in its place")
+    memory = backend.open(images=images)
+    assert "spool" in memory.status().images["problem"]
+    assert memory.status().images["kind"] == "HybridStore"
 
 
 def test_the_check_finds_missing_and_damaged_images(memory, folder):

@@ -95,6 +95,10 @@ class FileStore:
                     data = file.read()
             except FileNotFoundError:
                 return None
+            except OSError as error:
+                if error.errno not in (errno.EISDIR, errno.ELOOP):
+                    raise
+                data = b""  # a folder in its place, or a link in a circle: nothing that can be read
         if not matches(key, data):
             raise BlobDamaged(f"{path} is damaged: its {len(data):,} bytes do not match its name; put the image again")
         return data

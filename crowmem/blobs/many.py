@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from crowmem.blobs.files import FileStore
 from crowmem.blobs.keys import made_from
+from crowmem.errors import CrowmemError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,11 +34,14 @@ def get_all(store: Store, keys: Iterable[str]) -> dict[str, bytes]:
 
 
 def status_of(store: Store | None) -> dict[str, Any]:
-    """What a store says of itself; a store of somebody else's need not."""
+    """What a store says of itself, or why it cannot; a store of somebody else's need not."""
     if store is None:
         return {"kind": "none"}
     status = getattr(store, "status", None)
-    return dict(status()) if callable(status) else {"kind": type(store).__name__}
+    try:
+        return dict(status()) if callable(status) else {"kind": type(store).__name__}
+    except CrowmemError as error:
+        return {"kind": type(store).__name__, "problem": str(error)}
 
 
 def _each(store: Store, call: Any, arguments: Iterable[tuple[Any, ...]]) -> list[Any]:
