@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from crowmem.errors import StoreCorrupt
 from crowmem.indexing import catch_up
 from crowmem.query import Syntax
 from crowmem.scope import BUCKET, BUCKET_BITS, MARK
@@ -247,6 +248,8 @@ def _best(found: Ranked, wanted: int) -> Ranked:
     """The best row of each message, best first, the newer message first among equals."""
     best: dict[int, float] = {}
     for message_id, score in found:
+        if score is None:  # no number came out
+            raise StoreCorrupt("the search index's counts of rows and words are damaged; run `crowmem reindex`")
         if score < best.get(message_id, math.inf):
             best[message_id] = score
     return sorted(best.items(), key=lambda item: (item[1], -item[0]))[:wanted]

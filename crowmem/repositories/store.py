@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from crowmem.errors import Conflict, Unsupported
+from crowmem.errors import Conflict, StoreCorrupt, Unsupported
 from crowmem.image_health import image_problems, image_status
+from crowmem.index_health import problems
 from crowmem.jsonl import file_errors
 from crowmem.operation import M, Repository, operation
 from crowmem.records import Status
 from crowmem.statement import statement
-from crowmem.upkeep import problems
 from crowmem.values import check_path
 
 if TYPE_CHECKING:
@@ -50,9 +50,13 @@ class Stores(Repository[M]):
     @operation
     async def check(self, deep: bool = False) -> list[str]:
         """Problems found, in plain words."""
-        found = [text for (text,) in await self._many(PROBLEMS)]
+        found: list[str] = []
+        for look in (PROBLEMS, DEEP_PROBLEMS) if deep else (PROBLEMS,):
+            try:
+                found += [text for (text,) in await self._many(look)]
+            except StoreCorrupt as error:
+                found.append(f"damaged: {error}")
         if deep:
-            found += [text for (text,) in await self._many(DEEP_PROBLEMS)]
             found += await image_problems(self._driver, self._store)
         return found + await problems(self._driver, self._store, deep=deep)
 

@@ -65,6 +65,21 @@ select m.* from main.messages m where m.id = any(cast(:ids as bigint[]));
 select message_id << 6 | doc, len from main.message_index where message_id > :after_id and message_id <= :upto
 order by message_id, doc;
 
+-- name: search_unlike :many int
+-- Messages that have an index row of other words than these, the texts as message_index_add takes them. Words that begin like
+-- :weeks are not compared.
+-- only: postgres; FTS5 does not tell the words of a row, search_vocabulary.
+select i.message_id
+from unnest(cast(:ids as bigint[]), cast(:docs as smallint[]), cast(:texts as text[])) as made (id, doc, text)
+join main.message_index i on i.message_id = made.id and i.doc = made.doc
+cross join lateral (
+    select cast(made.text || U&' ''\E000b' || (made.id >> 14) || '''' as tsvector) as tsv offset 0
+) asked
+where i.tsv <> asked.tsv
+    and ts_delete(i.tsv, array(select w from unnest(tsvector_to_array(i.tsv)) w where starts_with(w, cast(:weeks as text))))
+        <> ts_delete(
+            asked.tsv, array(select w from unnest(tsvector_to_array(asked.tsv)) w where starts_with(w, cast(:weeks as text))));
+
 -- name: search_drop_orphans :none
 -- Take out the index rows after one message and up to another that belong to no message.
 -- differs: their counts go with them.

@@ -75,6 +75,18 @@ select m.* from messages m where m.id in (select value from json_each(:ids));
 -- differs: FTS5 keeps the lengths of both columns in a record, which the client decodes.
 select id, sz from message_index_docsize where id > (:after_id << 6) + 63 and id <= (:upto << 6) + 63 order by id;
 
+-- name: search_vocabulary :many text, int
+-- The words after one of them, at most so many, and how often each stands in the index.
+-- only: sqlite; PostgreSQL compares the rows themselves, search_unlike.
+select term, cnt from message_words where term > :after order by term limit :most;
+
+-- name: search_sizes :many int, int
+-- FTS5's record of its rows and their words, beside 0; and each record of a row's lengths, beside the number of such rows.
+-- only: sqlite; PostgreSQL has search_stats_differ.
+select (select block from message_index_data where id = 1), 0
+union all
+select sz, count(*) from message_index_docsize group by sz;
+
 -- name: search_drop_orphans :none
 -- Take out the index rows after one message and up to another that belong to no message.
 -- differs: FTS5 keeps the numbers of its rows in a table of its own.
