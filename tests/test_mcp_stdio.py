@@ -399,7 +399,7 @@ def test_a_wrong_address_is_told_at_once(tmp_path: Path) -> None:
         cwd=ROOT,
         check=False,
     )
-    assert (ran.returncode, ran.stdout) == (1, b"")
+    assert (ran.returncode, ran.stdout) == (2, b"")
     assert b"mysql" in ran.stderr
     assert b"Traceback" not in ran.stderr
 
