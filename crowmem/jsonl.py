@@ -89,11 +89,17 @@ class EntryWriter:
 
     Args:
         path: the file; an existing one is replaced at the end. A leading ``~`` is the home folder.
+
+    Raises:
+        InvalidValue: a folder, a device or a pipe is there: root could replace those too, ``/dev/null`` with a file.
+        NotFound: there is no such folder.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).expanduser()
         with file_errors(self.path):
+            if self.path.exists() and not self.path.is_file():
+                raise InvalidValue(f"{self.path} is no file: name one, or a path where there is nothing yet")
             handle, name = tempfile.mkstemp(prefix=f".{self.path.name[:100]}.", dir=self.path.parent)
         self._aside = Path(name)
         self._file: BinaryIO = os.fdopen(handle, "wb")
@@ -133,6 +139,8 @@ def file_errors(path: Path) -> Iterator[None]:
         yield
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NotFound(f"{path}: there is no such file or folder") from error
+    except IsADirectoryError as error:
+        raise InvalidValue(f"{path} is a folder: name a file") from error
     except PermissionError as error:
         raise ReadOnly(f"{path}: {error.strerror}; choose another file, or change its mode") from error
     except OSError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -658,6 +659,14 @@ def test_files_that_cannot_be(memory: Any, tmp_path: Path) -> None:
     memory.tapes.append("t", messages(0))
     with pytest.raises(NotFound, match="nowhere"):
         memory.tapes.export_jsonl("t", tmp_path / "nowhere" / "out.jsonl")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    for there in ("pipe", "link", ""):
+        with pytest.raises(InvalidValue, match="is no file"):
+            memory.tapes.export_jsonl("t", tmp_path / there)
+    assert (tmp_path / "link").is_symlink()
+    with pytest.raises(InvalidValue, match="is a folder"):
+        memory.tapes.import_jsonl("t", tmp_path)
     assert not (tmp_path / "out.jsonl").exists()
 
 

@@ -387,6 +387,7 @@ class Tapes(Repository[M]):
 
         Raises:
             NotFound: there is no such tape, or no such folder.
+            InvalidValue: a folder, a device or a pipe has that name.
             Conflict: the end of the tape was taken off meanwhile; try again.
         """
         from crowmem.jsonl import EntryWriter
