@@ -14,6 +14,7 @@ from corpus import SHARED
 from harness import OURS, Report, arguments, folder_on_disk, loopback, postgres
 
 from crowmem import Memory
+from crowmem.statement import DIALECTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +26,7 @@ BARS = {  # least nDCG@10 of match="any": whole words, stems
     "cisi": (0.29, 0.32),
 }
 MODES = ("any", "all")
+APART = 0.00005  # nDCG of the two databases: equal to four decimals
 
 
 def lines(name: str) -> list[dict[str, Any]]:
@@ -51,14 +53,15 @@ def recall(found: list[int], relevant: dict[str, int], depth: int = 100) -> floa
     return len({str(document) for document in found[:depth]} & set(relevant)) / len(relevant)
 
 
-def measure(report: Report, name: str, dialect: str, memory: Memory, stem: bool) -> None:
-    """Store a collection and ask all its questions."""
+def measure(report: Report, name: str, dialect: str, memory: Memory, stem: bool) -> list[float]:
+    """Store a collection and ask all its questions; nDCG@10 of each mode."""
     documents = lines(f"{name}.jsonl")
     ids = memory.messages.add_many(f"{name}-1-1", [{"role": "user", "content": one["text"]} for one in documents])
     of_message = dict(zip(ids, (one["id"] for one in documents), strict=True))
     if stem:
         memory.search.reindex(stem=True)
     queries = lines(f"{name}.queries.jsonl")
+    values = []
     for mode in MODES:
         answers = [
             [of_message[hit.id] for hit in memory.search.messages(query["text"], match=mode, limit=100)]
@@ -66,16 +69,19 @@ def measure(report: Report, name: str, dialect: str, memory: Memory, stem: bool)
         ]
         pairs = list(zip(answers, (query["rel"] for query in queries), strict=True))
         value = statistics.mean(ndcg(found, relevant) for found, relevant in pairs)
+        values.append(value)
         bar = BARS[name][stem] if mode == "any" else None
+        empty = sum(not found for found in answers)
         report.row(
             f"{name} {mode}{' stems' if stem else ''}",
             f"{OURS} {dialect}",
             ndcg_10=round(value, 4),
             recall_100=round(statistics.mean(recall(found, relevant) for found, relevant in pairs), 4),
-            empty=sum(not found for found in answers),
+            empty=empty,
             queries=len(queries),
-            **({} if bar is None else {"bar": bar, "holds": value >= bar}),
+            **({} if bar is None else {"bar": bar, "holds": value >= bar and not empty}),
         )
+    return values
 
 
 def stores(report: Report, name: str, stem: bool) -> Iterator[tuple[str, Memory]]:
@@ -94,8 +100,10 @@ def main() -> None:
     for name in COLLECTIONS:
         for stem in (False, True):
             if report.wants(name):
-                for dialect, memory in stores(report, name, stem):
-                    measure(report, name, dialect, memory, stem)
+                found = [measure(report, name, dialect, memory, stem) for dialect, memory in stores(report, name, stem)]
+                if len(found) == len(DIALECTS):
+                    apart = max(abs(one - other) for one, other in zip(*found, strict=True))
+                    report.row(f"{name}{' stems' if stem else ''}", "both", apart=apart, bar=APART, holds=apart < APART)
     report.table()
 
 
