@@ -60,7 +60,7 @@ NAMES = {
 FIXTURES = {
     "claude": "claude-code",
     "copilot": "copilot-cli",
-    "droid": "pi",
+    "droid": "droid",
     "gemini": "gemini-cli",
     "openclaw": "pi",
     "qwen": "qwen-code",
@@ -183,6 +183,7 @@ def test_discover_finds_the_places_that_exist(tmp_path: Path) -> None:
         ".codex/sessions/2026",
         ".gemini/tmp/x/chats",
         ".pi/agent/sessions",
+        ".factory/sessions",
         "tapes/tapes",
     ):
         (tmp_path / place).mkdir(parents=True)
@@ -192,6 +193,7 @@ def test_discover_finds_the_places_that_exist(tmp_path: Path) -> None:
         ("codex", ".codex/sessions"),
         ("gemini-cli", ".gemini/tmp/x/chats"),
         ("pi", ".pi/agent/sessions"),
+        ("droid", ".factory/sessions"),
     }
     named = {"CLAUDE_CONFIG_DIR": str(tmp_path / "none"), "AGENT_DATA_DIR": str(tmp_path / "tapes")}
     found = {(kind.name, path.relative_to(tmp_path).as_posix()) for kind, path in discover(tmp_path, named)}

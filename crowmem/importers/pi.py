@@ -148,15 +148,15 @@ def _usage(found: Any) -> dict[str, int] | None:
 
 
 def discover(home: Path, env: Mapping[str, str]) -> list[Path]:
-    """The sessions of pi, of OpenClaw's agents, and of Droid."""
+    """The sessions of pi, and of OpenClaw's agents."""
     top = folder(env, "PI_CODING_AGENT_DIR", home / ".pi" / "agent")
     claws = sorted((home / ".openclaw" / "agents").glob("*/sessions"))
-    return below(top / "sessions", *claws, home / ".factory" / "sessions")
+    return below(top / "sessions", *claws)
 
 
 FORMAT = Format(
     name="pi",
-    title="pi, OpenClaw and Droid",
+    title="pi and OpenClaw",
     sniff=sniff,
     read=read,
     discover=discover,
