@@ -230,8 +230,8 @@ def with_to_tsvector(put: Statement) -> Statement:
     """The statement that adds a message, the server's parser making the words."""
     text = put.texts["postgres"]
     parsed = re.sub(
-        r"cast\(d\.tsv \|\| (.*?) as tsvector\)",
-        rf"to_tsvector('simple', substr(d.tsv, {SCOPE + 1})) || cast(substr(d.tsv, 1, {SCOPE}) || \1 as tsvector)",
+        r"cast\((cast\(\S+ as text\)) \|\| (.*?) as tsvector\)",
+        rf"to_tsvector('simple', substr(\1, {SCOPE + 1})) || cast(substr(\1, 1, {SCOPE}) || \2 as tsvector)",
         text,
     )
     if parsed == text:
