@@ -131,7 +131,7 @@ async def _index_batch(driver: Driver, stem: bool) -> int:
         found = await tx.run(FOREIGN, {"most": BATCH})
         if found:
             await index_messages(tx, found, stem=stem)
-            await _give_titles(tx, {agent_id for _, agent_id, *_ in found})
+            await give_titles(tx, {agent_id for _, agent_id, *_ in found})
         return len(found)
 
 
@@ -183,8 +183,8 @@ def stored(data: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-async def _give_titles(tx: Driver, agent_ids: set[str]) -> None:
-    """Name the sessions whose first agent wrote, from its second message, unless they have a name."""
+async def give_titles(tx: Driver, agent_ids: set[str]) -> None:
+    """Name the sessions whose first agent is among these, from its second message, unless they have a name."""
     for agent_id in sorted(agent_ids):
         place = agent_parts(agent_id)
         if place.agent_idx == 1 and place.fork_idx == 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -61,3 +62,28 @@ def test_the_holder_of_a_session_can_delete_it(memory: Any, backend: Backend) ->
             pass
     assert memory.sessions.get("s") is None
     assert count(backend, "leases") == 0
+
+
+def test_what_belongs_to_an_agent_without_a_row_goes_with_its_session(memory: Any, backend: Backend) -> None:
+    memory.messages.add("s-2-2", {"role": "user", "content": "a quokka"})
+    memory.leases.acquire("s-2-2", "a")
+    memory.tapes.append("s-2-2", messages(0, 1))
+    memory.mailbox.send("s-2-2", "mail")
+    memory.tasks.launch("t", "s-2-2")
+    memory.checkpoints.save("s-2-2", checkpoint_id="c", session_id="s-2-2")
+    counts = memory.sessions.delete("s").counts
+    assert {name for name, number in counts.items() if number == 1} == {
+        "messages",
+        "tasks",
+        "task_deliveries",
+        "leases",
+        "tapes",
+        "checkpoints",
+    }
+    tables = ("messages", "tasks", "task_deliveries", "leases", "tapes", "checkpoints")
+    for table in (*tables, "stray_agents", "session_summaries", "message_index", "message_index_gone"):
+        assert count(backend, table) == 0
+    memory.close()
+    if backend.dialect == "sqlite":
+        for path in Path(backend.url).parent.glob(f"{Path(backend.url).name}*"):
+            assert b"quokka" not in path.read_bytes()

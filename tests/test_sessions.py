@@ -8,9 +8,11 @@ from typing import Any
 
 import psycopg
 import pytest
+from test_search_index import foreign, insert
 
 from crowmem import Memory
 from crowmem.errors import InvalidValue
+from crowmem.scope import agent_parts
 
 
 def fill(memory: Any, session: str, *, day: int, messages: int = 2, **agent: Any) -> None:
@@ -138,6 +140,108 @@ def test_delete_takes_everything_of_the_session_and_nothing_of_its_neighbour(mem
     assert memory.sessions.delete("gone") is None
     fill(memory, "gone", day=3)
     assert memory.sessions.get("gone").message_count == 2
+
+
+def test_a_session_of_messages_without_an_agent_row_is_seen_and_deleted(memory: Any) -> None:
+    fill(memory, "s", day=1)
+    fill(memory, "stays", day=1)
+    assert memory.sessions.delete("s") is not None
+    assert not memory.sessions.exists("s")
+    memory.messages.add("s-1-1", {"role": "user", "content": "went on zebra"}, created_at="2026-01-05")
+    memory.messages.add_many("s-2-3", [{"content": "one"}, {"content": "two"}], created_ats=["2026-01-06"] * 2)
+    assert [memory.sessions.exists(name) for name in ("s", "s-1-1", "s-2-3", "s-2-1", "s-1-2")] == [True] * 3 + [
+        False
+    ] * 2
+    info = memory.sessions.get("s")
+    assert (info.message_count, info.agent_count, info.model_identifier, info.cwd) == (3, 0, "", "")
+    assert info.last_activity == datetime(2026, 1, 6, tzinfo=UTC)
+    [first, *_] = memory.sessions.list()
+    assert (first.session_id, first.message_count, first.last_activity.day) == ("s", 1, 5)
+    assert [message.data for message in memory.messages.query(session_id="s", agent_idx=2)] == [
+        {"content": "one"},
+        {"content": "two"},
+    ]
+    assert len(memory.messages.follow(0, session_id="s")) == 3
+    assert memory.check(deep=True) == []
+    deleted = memory.sessions.delete("s-2-3")
+    assert (deleted.session_id, deleted.counts["messages"], deleted.counts["agents"]) == ("s", 3, 0)
+    assert not memory.sessions.exists("s")
+    assert memory.sessions.delete("s") is None
+    assert memory.messages.load("s-1-1") == memory.messages.load("s-2-3") == memory.search.messages("zebra") == []
+    assert names(memory, include_forks=True) == ["stays"]
+
+
+def test_an_agent_row_that_comes_after_its_messages_counts_them(memory: Any) -> None:
+    memory.messages.add_many("s-1-1", [{"content": "a"}, {"content": "title"}], created_ats=["2026-01-02"] * 2)
+    memory.agents.create("s-1-1", "s", created_at="2026-03-01", model_identifier="m", cwd="/c")
+    info = memory.sessions.get("s")
+    assert (info.message_count, info.agent_count, info.model_identifier, info.cwd, info.title) == (
+        2,
+        1,
+        "m",
+        "/c",
+        "title",
+    )
+    assert info.last_activity == datetime(2026, 1, 2, tzinfo=UTC)
+    assert memory.check(deep=True) == []
+
+
+@pytest.mark.parametrize(
+    ("agent_id", "session_id"),
+    [("a-1-1", "a"), ("a-1-1-2-3", "a-1-1"), ("odd", "odd"), ("-1-1", "-1-1"), ("a-1-", "a-1-"), ("a-12345678901-1", "a-12345678901-1"),
+     ("a-1-2147483648", "a-1-2147483648"), ("a-007-1", "a"), ("a\nb-1-1", "a\nb"), ("é-1-1", "é")],
+)  # fmt: skip
+def test_an_id_without_a_row_belongs_to_the_session_that_it_names(
+    backend: Any, memory: Any, agent_id: str, session_id: str
+) -> None:
+    memory.status()
+    foreign(backend, insert("needle", agent_id))
+    assert agent_parts(agent_id).session_id == session_id
+    assert names(memory, include_forks=True) == [session_id]
+    assert [hit.session_id for hit in memory.search.messages("needle", session_id=session_id)] == [session_id]
+    assert memory.sessions.delete(session_id).counts["messages"] == 1
+    assert names(memory, include_forks=True) == []
+    assert memory.check(deep=True) == []
+
+
+def test_what_another_program_deletes_is_not_counted_any_more(backend: Any, memory: Any) -> None:
+    memory.agents.create("s-1-1", "s", created_at="2026-01-01")
+    fork = memory.agents.fork("s-1-1").agent_id
+    for day, agent_id in enumerate(("s-1-1", "s-1-1", fork, "s-1-1", "s-2-1"), 2):
+        memory.messages.add(agent_id, {"n": day}, created_at=f"2026-01-{day:02d}")
+
+    def line(**which: Any) -> tuple[int, int]:
+        [info] = memory.sessions.list(**which)
+        return info.message_count, info.last_activity.day
+
+    assert (line(), line(include_forks=True)) == ((4, 6), (5, 6))
+    foreign(backend, "delete from messages where agent_id = 's-2-1'")
+    assert (line(), line(include_forks=True)) == ((3, 5), (4, 5))
+    foreign(backend, "delete from messages where id = 4")
+    assert (line(), line(include_forks=True)) == ((2, 3), (3, 4))
+    foreign(backend, "delete from agents where agent_id = 's-1-1'")
+    assert (line(), memory.sessions.get("s").agent_count) == ((2, 3), 1)
+    foreign(backend, "delete from messages where id < 3")
+    assert names(memory) == []
+    assert line(include_forks=True) == (1, 4)
+    foreign(backend, "delete from agents", "delete from messages")
+    assert names(memory, include_forks=True) == []
+    assert memory.check(deep=True) == []
+
+
+def test_an_add_that_waited_for_the_deletion_leaves_a_session_that_can_be_deleted(pg_clean: str) -> None:
+    with Memory.open(pg_clean) as memory, psycopg.connect(pg_clean, autocommit=True) as watch:
+        fill(memory, "s", day=1)
+        adding = threading.Thread(target=memory.messages.add, args=("s-1-1", {"content": "latecomer"}))
+        with memory.transaction() as tx:
+            tx.sessions.delete("s")
+            adding.start()
+            while not watch.execute("select 1 from pg_locks where not granted").fetchone():
+                continue
+        adding.join()
+        assert memory.messages.load("s-1-1") == [{"content": "latecomer"}]
+        assert memory.check(deep=True) == []
+        assert memory.sessions.delete("s").counts["messages"] == 1
 
 
 def test_delete_takes_what_another_transaction_commits_meanwhile(pg_clean: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_search_index import foreign
 
 from crowmem import Memory
 from crowmem.errors import (
@@ -39,6 +40,43 @@ def test_status_counts_and_hides(memory: Any, backend: Any) -> None:
     assert status.journal == ("wal" if backend.dialect == "sqlite" else "")
     assert bool(status.pool) == (backend.dialect == "postgres")
     assert memory.check() == []
+    assert memory.check(deep=True) == []
+
+
+BREAKS = {
+    "a count": ["update session_summaries set all_messages = 99 where session_id = 's'"],
+    "the last activity": ["update session_summaries set trunk_activity = '2099' where session_id = 's'"],
+    "a model": ["update session_summaries set model_identifier = 'other' where session_id = 's'"],
+    "no line": ["delete from session_summaries where session_id = 's'"],
+    "a line of nothing": ["insert into session_summaries (session_id, all_activity) values ('none', '2026')"],
+    "a note of nothing": ["insert into stray_agents {none} on conflict do nothing"],
+    "no note": ["delete from stray_agents"],
+    "another agent": ["update messages set agent_id = 'new-1-1' where agent_id = 's-1-1'"],
+    "another session": ["update agents set session_id = 'moved'"],
+}
+
+
+@pytest.mark.parametrize("what", BREAKS)
+def test_check_sees_a_wrong_line_of_the_sessions_and_reindex_mends_it(backend: Any, memory: Any, what: str) -> None:
+    memory.agents.create("s-1-1", "s")
+    memory.messages.add_many("s-1-1", [{"role": "user", "content": "x"}, {"content": "the title"}])
+    memory.messages.add("stray-1-1", {"content": "y"})
+    before = memory.sessions.list()
+    none = {"sqlite": "(agent_id) values ('none-1-1')", "postgres": "values ('none-1-1', 'none', 1, 1)"}[
+        backend.dialect
+    ]
+    foreign(backend, *(statement.format(none=none) for statement in BREAKS[what]))
+    memory.search.messages("x")
+    problems = memory.check(deep=True)
+    assert problems
+    assert all(problem.startswith(("sessions: 1 ", "sessions: 2 ")) for problem in problems)
+    memory.search.reindex()
+    assert memory.check(deep=True) == []
+    if not what.startswith("another"):
+        assert memory.sessions.list() == before
+    for session in memory.sessions.list():
+        assert memory.sessions.delete(session.session_id) is not None
+    assert memory.status().rows["messages"] == 0
     assert memory.check(deep=True) == []
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from crowmem.drivers import Driver
 
 COUNT = statement("session_add_messages")
+NOTE_STRAY = statement("session_stray_note")
 LAST = statement("copy_messages_last")
 PUT_MANY = statement("copy_messages_put_many")
 COUNTERS = statement("copy_counters")
@@ -168,6 +169,7 @@ class Copies(Repository[M]):
                 if row[0] in new:
                     stamps.setdefault(row[1], []).append(row[3])
             await tx.run_batch(COUNT, [_counted(agent_id, stamps[agent_id]) for agent_id in sorted(stamps)])
+            await tx.run_batch(NOTE_STRAY, [{"agent_id": agent_id} for agent_id in sorted(stamps)])
 
     async def _added(self, tx: Driver, batch: MessageBatch) -> list[int]:
         """Insert the messages that are not there, and their index rows; the ids of these messages."""

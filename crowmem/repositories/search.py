@@ -14,6 +14,7 @@ from crowmem.records import Hit, Message
 from crowmem.scope import agent_parts
 from crowmem.snippet import Snippets
 from crowmem.statement import statement
+from crowmem.summaries import mend_summaries
 from crowmem.upkeep import optimize, reindex
 from crowmem.values import check_choice, check_range
 
@@ -143,6 +144,8 @@ class Search(Repository[M]):
     async def reindex(self, *, stem: bool | None = None, progress: Callable[[int, int], object] | None = None) -> int:
         """Make the index again while it is used; one that was cut short goes on where it stopped.
 
+        Then count those sessions again whose line in the list is wrong, as `check(deep=True)` tells.
+
         Args:
             stem: index word stems from now on, or whole words; None leaves it. Close other programs that write to this
                 store first: they go on as they began.
@@ -156,7 +159,9 @@ class Search(Repository[M]):
         """
         self._alone("reindex")
         wanted = self._store.stem if stem is None else bool(stem)
-        return await reindex(self._driver, self._store, stem=wanted, progress=progress)
+        done = await reindex(self._driver, self._store, stem=wanted, progress=progress)
+        await mend_summaries(self._driver)
+        return done
 
     @operation
     async def optimize(self, *, merge: bool = True) -> None:

@@ -26,11 +26,13 @@ LIST_CWD = statement("session_list_cwd", SessionInfo)
 GET = statement("session_get", SessionInfo)
 EXISTS = statement("session_exists")
 TITLE = statement("session_title")
-HOLD = statement("session_hold")
 DELETE_MESSAGES = statement("session_delete_messages")
 DELETE_TASKS = statement("session_delete_tasks")
 DELETE_DELIVERIES = statement("session_delete_deliveries")
 DELETE_AGENTS = statement("session_delete_agents")
+STRAYS = statement("session_strays")
+NOTE_STRAY = statement("session_stray_note")
+DELETE_STRAYS = statement("session_delete_strays")
 DELETE_SUMMARY = statement("session_summary_delete")
 DELETE_PAYLOAD = statement("payload_delete")
 DELETE_LEASES = statement("lease_delete_session")
@@ -90,7 +92,7 @@ class Sessions(Repository[M]):
 
     @operation
     async def exists(self, wire_id: str) -> bool:
-        """Whether a session (bare name) or exactly this fork (agent id) is there.
+        """Whether a session (bare name) or exactly this fork (agent id) is there: an agent's row or messages suffice.
 
         A name that is a session's is taken as that, even when it could be read as an agent id.
 
@@ -137,10 +139,10 @@ class Sessions(Repository[M]):
     async def delete(self, wire_id: str) -> Deleted | None:
         """Delete a session with everything it owns, in one transaction.
 
-        Agents of every index and fork, their messages and index entries, mail to the session or any of its agents,
-        and tasks it owned; its payload, leases and locks named after it or its agents, tapes of those names, and
-        checkpoints saved for it. Kept: prompts, image blobs, tasks of other owners that merely name it as child, and
-        entries of its tapes that a fork under another name shares.
+        Agents of every index and fork, those without a row included; their messages and index entries, mail to the
+        session or any of its agents, and tasks it owned; its payload, leases and locks named after it or its agents,
+        tapes of those names, and checkpoints saved for it. Kept: prompts, image blobs, tasks of other owners that
+        merely name it as child, and entries of its tapes that a fork under another name shares.
 
         Args:
             wire_id: the session's name; a fork's agent id deletes its whole session.
@@ -164,18 +166,24 @@ class Sessions(Repository[M]):
                 **await _delete_tapes(tx, session),
                 "agents": len(await tx.run(DELETE_AGENTS, session)),
             }
-            await tx.run(DELETE_SUMMARY, session)
+            await tx.run(DELETE_STRAYS, session)
             await take_out(tx)
         await scrub(self._driver)
         return Deleted(name, counts)
 
 
 async def _delete_messages(tx: Driver, session: dict[str, str]) -> int:
-    """Delete a session's messages, those included that another transaction commits while this one waits for it."""
-    count = len(await tx.run(DELETE_MESSAGES, session))
-    if tx.dialect == "postgres":  # a statement sees what was committed before it began: now look again
-        await tx.run(HOLD, session)
+    """Delete a session's messages and its summary; others that would add to it wait until the transaction ends."""
+    strays = [{"agent_id": agent_id} for (agent_id,) in await tx.run(STRAYS, session)]
+    if tx.dialect == "postgres":
+        count = len(await tx.run(DELETE_MESSAGES, session))
+        await tx.run(DELETE_SUMMARY, session)  # waits for those who are adding: now look again
         count += len(await tx.run(DELETE_MESSAGES, session))
+    else:
+        await tx.run(DELETE_SUMMARY, session)  # so that no message that goes has to be counted
+        count = len(await tx.run(DELETE_MESSAGES, session))
+    if strays:  # their mail, leases and tapes are found by the note, which went with their last message
+        await tx.run_batch(NOTE_STRAY, strays)
     return count
 
 

@@ -12,6 +12,7 @@ from crowmem.jsonl import file_errors
 from crowmem.operation import M, Repository, operation
 from crowmem.records import Status
 from crowmem.statement import statement
+from crowmem.summaries import summary_problems
 from crowmem.values import check_path
 
 if TYPE_CHECKING:
@@ -57,6 +58,10 @@ class Stores(Repository[M]):
             except StoreCorrupt as error:
                 found.append(f"damaged: {error}")
         if deep:
+            try:
+                found += await summary_problems(self._driver)
+            except StoreCorrupt as error:
+                found.append(f"sessions: damaged: {error}")
             found += await image_problems(self._driver, self._store)
         return found + await problems(self._driver, self._store, deep=deep)
 

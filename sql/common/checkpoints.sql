@@ -28,5 +28,5 @@ delete from main.checkpoints where tape_id = :tape_id returning branch;
 -- name: checkpoint_list_session :many text, text
 -- The tapes and checkpoints that were saved for a session or one of its agents, by tape.
 select tape_id, checkpoint_id from main.checkpoints
-where session_id = :session_id or session_id in (select agent_id from main.agents where session_id = :session_id)
+where session_id = :session_id or session_id in (select agent_id from main.session_agents where session_id = :session_id)
 order by tape_id, checkpoint_id;

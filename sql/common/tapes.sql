@@ -15,7 +15,7 @@ select * from main.tapes order by tape_id limit :limit offset :offset;
 -- name: tape_list_session :many text
 -- The tapes named after a session or one of its agents.
 select tape_id from main.tapes
-where tape_id = :session_id or tape_id in (select agent_id from main.agents where session_id = :session_id)
+where tape_id = :session_id or tape_id in (select agent_id from main.session_agents where session_id = :session_id)
 order by tape_id;
 
 -- name: tape_chain :many int, int, int

@@ -86,8 +86,8 @@ returning name;
 -- differs: the clock.
 delete from main.leases
 where name = :session_id
-    or name in (select agent_id from main.agents where session_id = :session_id)
+    or name in (select agent_id from main.session_agents where session_id = :session_id)
     or (expires_at <= coalesce(timestamptz 'epoch' + cast(:now as bigint) * interval '1 microsecond', clock_timestamp())
         and (name = cast(:lock as text) || :session_id
-            or name in (select cast(:lock as text) || agent_id from main.agents where session_id = :session_id)))
+            or name in (select cast(:lock as text) || agent_id from main.session_agents where session_id = :session_id)))
 returning name;

@@ -22,9 +22,9 @@ order by line.depth desc, m.id;
 -- Messages by any mix of filters, oldest first.
 -- differs: lists come as arrays.
 select m.* from main.messages m
-where (cast(:session_id as text) is null or m.agent_id in (select agent_id from main.agents where session_id = :session_id))
+where (cast(:session_id as text) is null or m.agent_id in (select agent_id from main.session_agents where session_id = :session_id))
     and (cast(:agent_ids as text[]) is null or m.agent_id = any(:agent_ids))
-    and (cast(:agent_idx as integer) is null or m.agent_id in (select agent_id from main.agents where agent_idx = :agent_idx))
+    and (cast(:agent_idx as integer) is null or m.agent_id in (select agent_id from main.session_agents where agent_idx = :agent_idx))
     and (cast(:roles as text[]) is null or m.role = any(:roles))
     and (cast(:after as text) is null or m.created_at collate "C" > :after)
     and (cast(:before as text) is null or m.created_at collate "C" < :before)
@@ -38,9 +38,9 @@ limit :limit offset :offset;
 -- As message_query, newest first; :after_id then bounds from above.
 -- differs: lists come as arrays.
 select m.* from main.messages m
-where (cast(:session_id as text) is null or m.agent_id in (select agent_id from main.agents where session_id = :session_id))
+where (cast(:session_id as text) is null or m.agent_id in (select agent_id from main.session_agents where session_id = :session_id))
     and (cast(:agent_ids as text[]) is null or m.agent_id = any(:agent_ids))
-    and (cast(:agent_idx as integer) is null or m.agent_id in (select agent_id from main.agents where agent_idx = :agent_idx))
+    and (cast(:agent_idx as integer) is null or m.agent_id in (select agent_id from main.session_agents where agent_idx = :agent_idx))
     and (cast(:roles as text[]) is null or m.role = any(:roles))
     and (cast(:after as text) is null or m.created_at collate "C" > :after)
     and (cast(:before as text) is null or m.created_at collate "C" < :before)
@@ -108,7 +108,7 @@ where id <> prior + 1;
 -- Messages after an id and up to another, oldest first.
 select m.* from main.messages m
 where m.id > :after_id and m.id <= :upto
-    and (cast(:session_id as text) is null or m.agent_id in (select agent_id from main.agents where session_id = :session_id))
+    and (cast(:session_id as text) is null or m.agent_id in (select agent_id from main.session_agents where session_id = :session_id))
 order by m.id
 limit :limit;
 
@@ -131,8 +131,8 @@ with added as (
     on conflict (slot) do update set docs = s.docs + 1, toks = s.toks + excluded.toks
 ), summary as (
     insert into main.session_summaries as s
-        (session_id, all_activity, all_messages, trunk_activity, trunk_messages, first_messages)
-    values (:session_id, :created_at, 1, case when :trunk = 1 then :created_at else '' end, :trunk, :first)
+        (session_id, all_activity, all_messages, trunk_activity, trunk_messages, first_messages, stray)
+    values (:session_id, :created_at, 1, case when :trunk = 1 then :created_at else '' end, :trunk, :first, :agent_id)
     on conflict (session_id) do update set
         all_activity = case when s.all_messages = 0 then excluded.all_activity
             else greatest(s.all_activity, excluded.all_activity) end,
@@ -142,7 +142,8 @@ with added as (
             else greatest(s.trunk_activity, excluded.trunk_activity) end,
         trunk_messages = s.trunk_messages + :trunk,
         first_messages = s.first_messages + :first,
-        title = coalesce(s.title, case when :first = 1 and s.first_messages = 1 then cast(:title as text) end)
+        title = coalesce(s.title, case when :first = 1 and s.first_messages = 1 then cast(:title as text) end),
+        stray = case when s.newest_agent = :agent_id then null else main.crowmem_without_row(:agent_id) end
 )
 select id from added;
 
@@ -180,9 +181,9 @@ with bulk as materialized (
     on conflict (slot) do update set docs = s.docs + excluded.docs, toks = s.toks + excluded.toks
 ), summary as (
     insert into main.session_summaries as s
-        (session_id, all_activity, all_messages, trunk_activity, trunk_messages, first_messages, title)
+        (session_id, all_activity, all_messages, trunk_activity, trunk_messages, first_messages, title, stray)
     values (:session_id, :last, :messages, case when :trunk = 1 then :last else '' end, cast(:messages as bigint) * :trunk,
-        cast(:messages as bigint) * :first, case when :first = 1 then cast(:title_second as text) end)
+        cast(:messages as bigint) * :first, case when :first = 1 then cast(:title_second as text) end, :agent_id)
     on conflict (session_id) do update set
         all_activity = case when s.all_messages = 0 then excluded.all_activity
             else greatest(s.all_activity, excluded.all_activity) end,
@@ -193,7 +194,8 @@ with bulk as materialized (
         trunk_messages = s.trunk_messages + excluded.trunk_messages,
         first_messages = s.first_messages + excluded.first_messages,
         title = coalesce(s.title, case when :first = 1 and s.first_messages = 0 then excluded.title
-            when :first = 1 and s.first_messages = 1 then cast(:title_first as text) end)
+            when :first = 1 and s.first_messages = 1 then cast(:title_first as text) end),
+        stray = case when s.newest_agent = :agent_id then null else main.crowmem_without_row(:agent_id) end
 )
 select id from added;
 

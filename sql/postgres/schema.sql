@@ -3,8 +3,12 @@
 CREATE FUNCTION public.crowmem_agents_summary() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
+declare
+    agent "public".agents;
+    stray "public".stray_agents;
 begin
     if tg_op = 'INSERT' then
+        agent := new;
         insert into "public".session_summaries (session_id, all_activity, trunk_activity)
         values (new.session_id, new.created_at, case when new.fork_idx = 1 then new.created_at else '' end)
         on conflict (session_id) do nothing;
@@ -13,22 +17,46 @@ begin
             all_activity = case when all_messages = 0 then greatest(all_activity, new.created_at) else all_activity end,
             trunk_agents = trunk_agents + (new.fork_idx = 1)::int,
             trunk_activity = case when new.fork_idx = 1 and trunk_messages = 0
-                then greatest(trunk_activity, new.created_at) else trunk_activity end
+                then greatest(trunk_activity, new.created_at) else trunk_activity end,
+            newest_agent = new.agent_id
         where session_id = new.session_id;
+        delete from "public".stray_agents where agent_id = new.agent_id returning * into stray;
     elsif tg_op = 'DELETE' then
-        delete from "public".session_summaries where session_id = old.session_id and all_agents <= 1;
+        agent := old;
+        delete from "public".session_summaries where session_id = old.session_id and all_agents <= 1 and all_messages <= 0;
         update "public".session_summaries set
             all_agents = all_agents - 1,
-            trunk_agents = trunk_agents - (old.fork_idx = 1)::int
+            all_activity = case when all_messages > 0 then all_activity else coalesce(
+                (select max(a.created_at collate "C") from "public".agents a where a.session_id = old.session_id), all_activity) end,
+            trunk_agents = trunk_agents - (old.fork_idx = 1)::int,
+            trunk_activity = case when trunk_messages > 0 then trunk_activity else coalesce(
+                (select max(a.created_at collate "C") from "public".agents a
+                where a.session_id = old.session_id and a.fork_idx = 1), '') end,
+            newest_agent = nullif(newest_agent, old.agent_id)
         where session_id = old.session_id;
+        -- after the summary, which whoever adds a message holds: its message is seen here, or it sees that the row is gone
+        if exists (select 1 from "public".messages where agent_id = old.agent_id) then
+            insert into "public".stray_agents (agent_id, session_id, agent_idx, fork_idx)
+            select old.agent_id, p.session_id, p.agent_idx, p.fork_idx from "public".crowmem_place(old.agent_id) p
+            on conflict (agent_id) do nothing;
+            select * into stray from "public".stray_agents where agent_id = old.agent_id;
+        end if;
+    else
+        agent := new;
     end if;
-    update "public".session_summaries s set model_identifier = a.model_identifier, cwd = a.cwd
-    from (
-        select model_identifier, cwd from "public".agents
-        where session_id = coalesce(new.session_id, old.session_id)
-        order by fork_idx = 1 desc, agent_idx desc, fork_idx limit 1
-    ) a
-    where s.session_id = coalesce(new.session_id, old.session_id);
+    -- without the row its messages count where its id says, which is the row's place but for odd ids
+    if (stray.session_id, stray.agent_idx, stray.fork_idx) <> (agent.session_id, agent.agent_idx, agent.fork_idx) then
+        perform "public".crowmem_session_mend(agent.session_id);
+        perform "public".crowmem_session_mend(stray.session_id);
+    else
+        update "public".session_summaries s set model_identifier = coalesce(a.model_identifier, ''), cwd = coalesce(a.cwd, '')
+        from (select 1) one left join lateral (
+            select model_identifier, cwd from "public".agents
+            where session_id = agent.session_id
+            order by fork_idx = 1 desc, agent_idx desc, fork_idx limit 1
+        ) a on true
+        where s.session_id = agent.session_id;
+    end if;
     return null;
 end $$;
 
@@ -166,39 +194,83 @@ end $$;
 CREATE FUNCTION public.crowmem_messages_removed() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
+declare
+    lost record;
+    kept "public".session_summaries;
 begin
-    update "public".session_summaries s set
-        all_messages = all_messages - g.n,
-        trunk_messages = trunk_messages - g.trunk,
-        first_messages = first_messages - g.first
-    from (
-        select a.session_id, count(*) as n, count(*) filter (where a.fork_idx = 1) as trunk,
-            count(*) filter (where a.fork_idx = 1 and a.agent_idx = 1) as first
-        from gone join "public".agents a using (agent_id)
-        group by a.session_id
-    ) g
-    where s.session_id = g.session_id;
+    for lost in
+        select coalesce(a.session_id, p.session_id) as session_id, sum(g.n) as n, max(g.last) as last,
+            coalesce(sum(g.n) filter (where coalesce(a.fork_idx, p.fork_idx) = 1), 0) as trunk,
+            max(g.last) filter (where coalesce(a.fork_idx, p.fork_idx) = 1) as trunk_last,
+            coalesce(sum(g.n) filter (where coalesce(a.fork_idx, p.fork_idx) = 1 and coalesce(a.agent_idx, p.agent_idx) = 1), 0)
+                as first
+        from (select agent_id, count(*) as n, max(created_at collate "C") as last from gone group by agent_id) g
+        left join "public".agents a using (agent_id)
+        cross join lateral "public".crowmem_place(g.agent_id) p
+        group by 1
+        order by 1
+    loop
+        update "public".session_summaries set
+            all_messages = all_messages - lost.n,
+            trunk_messages = trunk_messages - lost.trunk,
+            first_messages = first_messages - lost.first
+        where session_id = lost.session_id
+        returning * into kept;
+        if not found then
+            continue;
+        end if;
+        delete from "public".stray_agents s
+        where s.session_id = lost.session_id and s.agent_id in (select agent_id from gone)
+            and not exists (select 1 from "public".messages m where m.agent_id = s.agent_id);
+        if kept.all_messages <= 0 and kept.all_agents <= 0 then
+            delete from "public".session_summaries where session_id = lost.session_id;
+        elsif lost.last >= kept.all_activity or lost.trunk_last >= kept.trunk_activity then
+            perform "public".crowmem_session_mend(lost.session_id);
+        end if;
+    end loop;
     return null;
 end $$;
 
 CREATE FUNCTION public.crowmem_messages_summary() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
+declare
+    place record;
+    has_row boolean := true;
 begin
     if exists (select 1 from "public".import_counting) then
         return null;
     end if;
+    select a.session_id, a.agent_idx, a.fork_idx into place from "public".agents a where a.agent_id = new.agent_id;
+    if not found then
+        has_row := false;
+        place := "public".crowmem_place(new.agent_id);
+        insert into "public".session_summaries (session_id, all_activity) values (place.session_id, '')
+        on conflict (session_id) do nothing;
+    end if;
     update "public".session_summaries set
         all_messages = all_messages + 1,
         all_activity = case when all_messages = 0 then new.created_at else greatest(all_activity, new.created_at) end,
-        trunk_messages = trunk_messages + (a.fork_idx = 1)::int,
-        trunk_activity = case when a.fork_idx <> 1 then trunk_activity
+        trunk_messages = trunk_messages + (place.fork_idx = 1)::int,
+        trunk_activity = case when place.fork_idx <> 1 then trunk_activity
             when trunk_messages = 0 then new.created_at else greatest(trunk_activity, new.created_at) end,
-        first_messages = first_messages + (a.fork_idx = 1 and a.agent_idx = 1)::int
-    from "public".agents a
-    where a.agent_id = new.agent_id and session_summaries.session_id = a.session_id;
+        first_messages = first_messages + (place.fork_idx = 1 and place.agent_idx = 1)::int,
+        stray = case when has_row then null else new.agent_id end
+    where session_id = place.session_id;
     return null;
 end $$;
+
+CREATE FUNCTION public.crowmem_place(agent_id text, OUT session_id text, OUT agent_idx integer, OUT fork_idx integer) RETURNS record
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $_$
+    select case when formed then part[1] else $1 end,
+        case when formed then cast(cast(part[2] as bigint) as integer) else 1 end,
+        case when formed then cast(cast(part[3] as bigint) as integer) else 1 end
+    from (
+        select part, cast(part[2] as bigint) <= 2147483647 and cast(part[3] as bigint) <= 2147483647 as formed
+        from regexp_match($1, '^(.+)-([0-9]{1,10})-([0-9]{1,10})$') as m (part)
+    ) read
+$_$;
 
 CREATE FUNCTION public.crowmem_rank(expression text, must text, terms text[], counts bigint[], most bigint, filtered boolean, after text, before text, of_agents text[], of_folder text, of_model text) RETURNS TABLE(message_id bigint, score double precision)
     LANGUAGE plpgsql STABLE
@@ -255,6 +327,22 @@ begin
         limit most;
 end $$;
 
+CREATE FUNCTION public.crowmem_session_mend(wanted text) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    insert into "public".session_summaries (session_id, all_activity) values (wanted, '') on conflict (session_id) do nothing;
+    perform 1 from "public".session_summaries where session_id = wanted for update;
+    update "public".session_summaries s set
+        all_activity = f.all_activity, all_messages = f.all_messages, all_agents = f.all_agents,
+        trunk_activity = f.trunk_activity, trunk_messages = f.trunk_messages, trunk_agents = f.trunk_agents,
+        first_messages = f.first_messages, model_identifier = f.model_identifier, cwd = f.cwd, newest_agent = null
+    from "public".session_facts f
+    where s.session_id = wanted and f.session_id = wanted;
+    delete from "public".session_summaries where session_id = wanted
+        and not exists (select 1 from "public".session_agents a where a.session_id = wanted);
+end $$;
+
 CREATE FUNCTION public.crowmem_share(tsv tsvector, word tsquery, prefix boolean, weight double precision, norm double precision) RETURNS double precision
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $$
@@ -262,6 +350,27 @@ CREATE FUNCTION public.crowmem_share(tsv tsvector, word tsquery, prefix boolean,
         case when prefix then round(10 * ts_rank_cd(tsv, word)::float8)
             else round(0.6079271018540267 / (1 - 10 * ts_rank(tsv, word)::float8) - 0.5) end, 0))
 $$;
+
+CREATE FUNCTION public.crowmem_stray() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+begin
+    insert into "public".stray_agents (agent_id, session_id, agent_idx, fork_idx)
+    select new.stray, p.session_id, p.agent_idx, p.fork_idx from "public".crowmem_place(new.stray) p
+    where "public".crowmem_without_row(new.stray) is not null
+    on conflict (agent_id) do nothing;
+    return null;
+end $$;
+
+CREATE FUNCTION public.crowmem_without_row(wanted text) RETURNS text
+    LANGUAGE plpgsql
+    AS $$
+begin
+    if exists (select 1 from "public".agents where agent_id = wanted) then
+        return null;
+    end if;
+    return wanted;
+end $$;
 
 CREATE TABLE public.agents (
     agent_id text NOT NULL,
@@ -455,6 +564,54 @@ CREATE TABLE public.search_words (
     docs bigint NOT NULL
 );
 
+CREATE TABLE public.stray_agents (
+    agent_id text NOT NULL,
+    session_id text NOT NULL,
+    agent_idx integer NOT NULL,
+    fork_idx integer NOT NULL
+);
+
+CREATE VIEW public.session_agents AS
+ SELECT agents.session_id,
+    agents.agent_id,
+    agents.agent_idx,
+    agents.fork_idx,
+    agents.created_at
+   FROM public.agents
+UNION ALL
+ SELECT stray_agents.session_id,
+    stray_agents.agent_id,
+    stray_agents.agent_idx,
+    stray_agents.fork_idx,
+    NULL::text AS created_at
+   FROM public.stray_agents;
+
+CREATE VIEW public.session_facts AS
+ SELECT a.session_id,
+    COALESCE(max(m.last), max((a.created_at COLLATE "C")), ''::text) AS all_activity,
+    (sum(m.messages))::bigint AS all_messages,
+    count(a.created_at) AS all_agents,
+    COALESCE(max(m.last) FILTER (WHERE (a.fork_idx = 1)), max((a.created_at COLLATE "C")) FILTER (WHERE (a.fork_idx = 1)), ''::text) AS trunk_activity,
+    (COALESCE(sum(m.messages) FILTER (WHERE (a.fork_idx = 1)), (0)::numeric))::bigint AS trunk_messages,
+    count(a.created_at) FILTER (WHERE (a.fork_idx = 1)) AS trunk_agents,
+    (COALESCE(sum(m.messages) FILTER (WHERE ((a.fork_idx = 1) AND (a.agent_idx = 1))), (0)::numeric))::bigint AS first_messages,
+    COALESCE(( SELECT n.model_identifier
+           FROM public.agents n
+          WHERE (n.session_id = a.session_id)
+          ORDER BY (n.fork_idx = 1) DESC, n.agent_idx DESC, n.fork_idx
+         LIMIT 1), ''::text) AS model_identifier,
+    COALESCE(( SELECT n.cwd
+           FROM public.agents n
+          WHERE (n.session_id = a.session_id)
+          ORDER BY (n.fork_idx = 1) DESC, n.agent_idx DESC, n.fork_idx
+         LIMIT 1), ''::text) AS cwd
+   FROM (public.session_agents a
+     CROSS JOIN LATERAL ( SELECT count(*) AS messages,
+            max((m_1.created_at COLLATE "C")) AS last
+           FROM public.messages m_1
+          WHERE (m_1.agent_id = a.agent_id)) m)
+  GROUP BY a.session_id;
+
 CREATE TABLE public.session_payloads (
     session_id text NOT NULL COLLATE pg_catalog."C",
     version bigint NOT NULL,
@@ -473,7 +630,9 @@ CREATE TABLE public.session_summaries (
     first_messages bigint DEFAULT 0 NOT NULL,
     model_identifier text DEFAULT ''::text NOT NULL,
     cwd text DEFAULT ''::text NOT NULL,
-    title text
+    title text,
+    newest_agent text,
+    stray text
 )
 WITH (fillfactor='70');
 
@@ -645,6 +804,9 @@ ALTER TABLE ONLY public.session_payloads
 ALTER TABLE ONLY public.session_summaries
     ADD CONSTRAINT session_summaries_pkey PRIMARY KEY (session_id);
 
+ALTER TABLE ONLY public.stray_agents
+    ADD CONSTRAINT stray_agents_pkey PRIMARY KEY (agent_id);
+
 ALTER TABLE ONLY public.tape_branches
     ADD CONSTRAINT tape_branches_pkey PRIMARY KEY (branch);
 
@@ -689,11 +851,13 @@ CREATE INDEX messages_foreign ON public.messages USING btree (id) WHERE (indexed
 
 CREATE INDEX messages_partly ON public.messages USING btree (id) WHERE (indexed = 2);
 
-CREATE INDEX session_summaries_all ON public.session_summaries USING btree (all_activity DESC, session_id) WHERE (all_agents > 0);
+CREATE INDEX session_summaries_all ON public.session_summaries USING btree (all_activity DESC, session_id);
 
-CREATE INDEX session_summaries_cwd ON public.session_summaries USING btree (cwd, trunk_activity DESC, session_id) WHERE (trunk_agents > 0);
+CREATE INDEX session_summaries_cwd ON public.session_summaries USING btree (cwd, trunk_activity DESC, session_id) WHERE ((trunk_agents > 0) OR (trunk_messages > 0));
 
-CREATE INDEX session_summaries_trunk ON public.session_summaries USING btree (trunk_activity DESC, session_id) WHERE (trunk_agents > 0);
+CREATE INDEX session_summaries_trunk ON public.session_summaries USING btree (trunk_activity DESC, session_id) WHERE ((trunk_agents > 0) OR (trunk_messages > 0));
+
+CREATE INDEX stray_agents_session ON public.stray_agents USING btree (session_id);
 
 CREATE INDEX tape_branches_parent ON public.tape_branches USING btree (parent, shared);
 
@@ -738,3 +902,5 @@ CREATE TRIGGER messages_gone AFTER DELETE ON public.messages REFERENCING OLD TAB
 CREATE TRIGGER messages_summary_delete AFTER DELETE ON public.messages REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION public.crowmem_messages_removed();
 
 CREATE TRIGGER messages_summary_insert AFTER INSERT ON public.messages FOR EACH ROW WHEN ((new.indexed = 0)) EXECUTE FUNCTION public.crowmem_messages_summary();
+
+CREATE TRIGGER session_summaries_stray AFTER INSERT OR UPDATE OF stray ON public.session_summaries FOR EACH ROW WHEN ((new.stray IS NOT NULL)) EXECUTE FUNCTION public.crowmem_stray();

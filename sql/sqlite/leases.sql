@@ -67,8 +67,8 @@ returning name;
 -- differs: the clock.
 delete from leases
 where name = :session_id
-    or name in (select agent_id from agents where session_id = :session_id)
+    or name in (select agent_id from session_agents where session_id = :session_id)
     or (expires_at <= coalesce(:now, cast(unixepoch('subsec') * 1000000 as integer))
         and (name = cast(:lock as text) || :session_id
-            or name in (select cast(:lock as text) || agent_id from agents where session_id = :session_id)))
+            or name in (select cast(:lock as text) || agent_id from session_agents where session_id = :session_id)))
 returning name;

@@ -40,9 +40,9 @@ order by line.depth desc, m.id;
 -- Messages by any mix of filters, oldest first.
 -- differs: lists come as JSON arrays.
 select m.* from messages m
-where (:session_id is null or m.agent_id in (select agent_id from agents where session_id = :session_id))
+where (:session_id is null or m.agent_id in (select agent_id from session_agents where session_id = :session_id))
     and (:agent_ids is null or m.agent_id in (select value from json_each(:agent_ids)))
-    and (:agent_idx is null or m.agent_id in (select agent_id from agents where agent_idx = :agent_idx))
+    and (:agent_idx is null or m.agent_id in (select agent_id from session_agents where agent_idx = :agent_idx))
     and (:roles is null or m.role in (select value from json_each(:roles)))
     and (:after is null or m.created_at > :after)
     and (:before is null or m.created_at < :before)
@@ -56,9 +56,9 @@ limit :limit offset :offset;
 -- As message_query, newest first; :after_id then bounds from above.
 -- differs: lists come as JSON arrays.
 select m.* from messages m
-where (:session_id is null or m.agent_id in (select agent_id from agents where session_id = :session_id))
+where (:session_id is null or m.agent_id in (select agent_id from session_agents where session_id = :session_id))
     and (:agent_ids is null or m.agent_id in (select value from json_each(:agent_ids)))
-    and (:agent_idx is null or m.agent_id in (select agent_id from agents where agent_idx = :agent_idx))
+    and (:agent_idx is null or m.agent_id in (select agent_id from session_agents where agent_idx = :agent_idx))
     and (:roles is null or m.role in (select value from json_each(:roles)))
     and (:after is null or m.created_at > :after)
     and (:before is null or m.created_at < :before)
@@ -105,7 +105,7 @@ select coalesce(max(id), 0), '' from messages;
 -- Messages after an id and up to another, oldest first.
 select m.* from messages m
 where m.id > :after_id and m.id <= :upto
-    and (:session_id is null or m.agent_id in (select agent_id from agents where session_id = :session_id))
+    and (:session_id is null or m.agent_id in (select agent_id from session_agents where session_id = :session_id))
 order by m.id
 limit :limit;
 

@@ -65,18 +65,28 @@ create trigger import_agents_gone after delete on main.agents
 -- again as inserting. Nobody else sees the row: the transaction takes it away before it ends.
 create table main.import_counting (one integer not null);
 create or replace function main.crowmem_messages_summary() returns trigger language plpgsql as $$
+declare
+    place record;
+    has_row boolean := true;
 begin
     if exists (select 1 from main.import_counting) then
         return null;
     end if;
+    select a.session_id, a.agent_idx, a.fork_idx into place from main.agents a where a.agent_id = new.agent_id;
+    if not found then
+        has_row := false;
+        place := main.crowmem_place(new.agent_id);
+        insert into main.session_summaries (session_id, all_activity) values (place.session_id, '')
+        on conflict (session_id) do nothing;
+    end if;
     update main.session_summaries set
         all_messages = all_messages + 1,
         all_activity = case when all_messages = 0 then new.created_at else greatest(all_activity, new.created_at) end,
-        trunk_messages = trunk_messages + (a.fork_idx = 1)::int,
-        trunk_activity = case when a.fork_idx <> 1 then trunk_activity
+        trunk_messages = trunk_messages + (place.fork_idx = 1)::int,
+        trunk_activity = case when place.fork_idx <> 1 then trunk_activity
             when trunk_messages = 0 then new.created_at else greatest(trunk_activity, new.created_at) end,
-        first_messages = first_messages + (a.fork_idx = 1 and a.agent_idx = 1)::int
-    from main.agents a
-    where a.agent_id = new.agent_id and session_summaries.session_id = a.session_id;
+        first_messages = first_messages + (place.fork_idx = 1 and place.agent_idx = 1)::int,
+        stray = case when has_row then null else new.agent_id end
+    where session_id = place.session_id;
     return null;
 end $$;

@@ -59,6 +59,13 @@ create table import_counting (one integer not null);
 drop trigger messages_summary_insert;
 create trigger messages_summary_insert after insert on messages
 when new.indexed = 0 and not exists (select 1 from import_counting) begin
+    -- the other trigger may run after this one
+    insert into stray_agents (agent_id)
+    select new.agent_id where not exists (select 1 from agents where agent_id = new.agent_id)
+    on conflict (agent_id) do nothing;
+    insert into session_summaries (session_id, all_activity)
+    select session_id, '' from stray_agents where agent_id = new.agent_id
+    on conflict (session_id) do nothing;
     update session_summaries set
         all_messages = all_messages + 1,
         all_activity = case when all_messages = 0 then new.created_at else max(all_activity, new.created_at) end,
@@ -66,6 +73,6 @@ when new.indexed = 0 and not exists (select 1 from import_counting) begin
         trunk_activity = case when a.fork_idx <> 1 then trunk_activity
             when trunk_messages = 0 then new.created_at else max(trunk_activity, new.created_at) end,
         first_messages = first_messages + (a.fork_idx = 1 and a.agent_idx = 1)
-    from (select session_id as owner, fork_idx, agent_idx from agents where agent_id = new.agent_id) a
+    from (select session_id as owner, fork_idx, agent_idx from session_agents where agent_id = new.agent_id) a
     where session_id = a.owner;
 end;
