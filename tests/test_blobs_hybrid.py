@@ -271,6 +271,26 @@ def test_a_damaged_waiting_blob_does_not_stop_the_others(store, bucket, folder):
     assert waiting(store) == 0
 
 
+def test_a_damaged_waiting_blob_is_told_once_and_the_next_put_uploads_the_others(store, bucket, folder, caplog, clock):
+    bucket.problem = Unavailable("away")
+    blobs = {image_key(data): data for data in map(png, range(5))}
+    for key, data in blobs.items():
+        store.put(key, data)
+    bucket.problem = None
+    clock[0] += 60
+    first = sorted(blobs)[0]
+    (folder.folder / first).write_bytes(b"damaged")
+    caplog.clear()
+    for number in range(10, 13):
+        store.put(image_key(png(number)), png(number))
+    assert waiting(store) == 1
+    assert set(blobs) - set(bucket.keys()) == {first}
+    assert [first in record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [True]
+    store.put(first, blobs[first])  # the bucket has it now, and the note goes
+    assert waiting(store) == 0
+    assert bucket.get(first) == blobs[first]
+
+
 def test_a_note_without_its_blob_is_forgotten(store, folder):
     folder.put(image_key(JPEG), JPEG)
     (folder.folder / "spool").mkdir()

@@ -56,6 +56,7 @@ class HybridStore:
         self._breaker = Breaker()
         self._draining = (os.getpid(), threading.Lock())
         self._unnoted: set[str] = set()
+        self._damaged: set[str] = set()  # waiting blobs that cannot be uploaded: told once, left to sync()
 
     def __repr__(self) -> str:
         """Both stores."""
@@ -78,6 +79,7 @@ class HybridStore:
             StoreFull, ReadOnly, Unavailable: the bucket is away and the folder failed too.
         """
         name = check_blob(key, data)
+        self._damaged.discard(name)
         if self._breaker.lets_through():
             try:
                 with suppress(ConfigError):  # refused; the put may be allowed
@@ -259,7 +261,7 @@ class HybridStore:
 
     def _drain(self) -> None:
         """Upload some of what waits, one thread at a time; a failure waits for the next attempt."""
-        waiting = self._spool.waiting()
+        waiting = [key for key in self._spool.waiting() if key not in self._damaged]
         if not waiting:
             return
         if self._draining[0] != os.getpid():  # after a fork, a thread that held the lock may not exist here
@@ -269,7 +271,11 @@ class HybridStore:
             try:
                 limit = time.monotonic() + DRAIN_S
                 for key in waiting:
-                    self._upload(key)
+                    try:
+                        self._upload(key)
+                    except BlobDamaged as error:
+                        self._damaged.add(key)
+                        log.warning("a waiting image cannot be uploaded: %s", error)
                     if time.monotonic() > limit:
                         break
             except CrowmemError as error:
