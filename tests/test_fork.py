@@ -151,3 +151,15 @@ def test_a_child_forked_inside_a_transaction_may_not_write(tmp_path: Any) -> Non
             assert in_child(work) == 0
             tx.messages.add("s-1-1", {"n": 2})
         assert memory.messages.load("s-1-1") == [{"n": 1}, {"n": 2}]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_store_that_was_closed_before_the_fork_is_nobodys_concern(tmp_path: Any) -> None:
+    path = tmp_path / "x.db"
+    with Memory.open(path) as before:
+        before.messages.add("s-1-1", {"n": 1})
+    with Memory.open(path) as memory:
+        memory.messages.add("s-1-1", {"n": 2})
+        assert in_child(lambda: memory.messages.add("s-1-1", {"n": 3})) == 0
+        assert before is not memory  # the closed one is still there
+        assert memory.messages.load("s-1-1") == [{"n": 1}, {"n": 2}, {"n": 3}]

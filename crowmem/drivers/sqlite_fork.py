@@ -80,6 +80,8 @@ def _closed(connection: apsw.Connection) -> bool:
             return False
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         connection.close()
+    except apsw.ConnectionClosedError:  # by the parent, before the fork
+        return True
     except apsw.Error:  # a thread that is not here was using it
         return False
     return True
