@@ -179,7 +179,8 @@ class MinioStore:
                 if code_of(error) != "NoSuchBucket":
                     raise
                 return []
-        return sorted(item.object_name.removeprefix(f"{USERS}/") for item in found if item.object_name)
+        names = (str(item.object_name).removeprefix(f"{USERS}/") for item in found)
+        return sorted(name for name in names if name and not name.endswith("/"))  # some servers list the folder too
 
     def probe(self, timeout_s: float = PROBE_S) -> None:
         """Ask the server once, briefly, whether it is there and knows us; a missing bucket is made.
