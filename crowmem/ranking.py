@@ -36,7 +36,7 @@ WIDER = 8  # how much larger the window becomes while it holds too few matches
 MOST_BUCKETS = 256  # a window of more has no words for them: it is all messages
 SMALL = 64  # times as many rows as in the scope, and FTS5's counting of the words takes longer than all else
 HEAVY = 2_000_000  # rows that FTS5 counts for its scores without a look at Ctrl-C, some 40 ms
-PAGE = 200  # windows are widened until they hold the messages of a whole number of these, so pages fit together
+ENOUGH = 200  # matching messages: a window of fewer is widened at once
 
 _K1 = 1.2
 _LAGS, _NEWEST, _ROWS = -2, -1, 0  # places of search_counts
@@ -108,9 +108,10 @@ class Search:
             return []
         whole = self._exhaustive or (counts.scope is not None and counts.scope <= BUDGET)
         if self._query.every:
-            whole = whole or min(counts.terms.values()) <= BUDGET
             expression = self._syntax.every(map(self._syntax.phrase, living))
-            return _best(await (self._all if whole else self._newest)(expression, living, counts), self._wanted)
+            if whole or min(counts.terms.values()) <= BUDGET:
+                return _best(await self._all(expression, living, counts), self._wanted)
+            return await self._newest(expression, living, counts, [])
         if whole:
             return _best(await self._all(self._some(living), living, counts), self._wanted)
         return await self._any(living, counts)
@@ -127,8 +128,7 @@ class Search:
             return best
         if len(best) == self._wanted and sum(map(counts.weight, common)) <= -best[-1][1]:
             return best
-        found += await self._newest(self._some(living), living, counts)
-        return _best(found, self._wanted)
+        return await self._newest(self._some(living), living, counts, found)
 
     def _with_rare(self, rare: list[Phrase], common: list[Phrase]) -> list[str]:
         """Expressions that together give each row with a rare word once, its common words scored too.
@@ -184,17 +184,23 @@ class Search:
         """The best rows for an expression among all messages."""
         return await self._rank(expression, terms, counts, 0)
 
-    async def _newest(self, expression: str, terms: list[Phrase], counts: _Counts) -> Ranked:
-        """The best rows for an expression among the newest messages, as many as hold enough matches."""
-        enough = -(-self._wanted // PAGE) * PAGE
+    async def _newest(self, expression: str, terms: list[Phrase], counts: _Counts, others: Ranked) -> Ranked:
+        """The best of the newest messages and some others, then what older messages add to them, the newer first.
+
+        How far each of these steps goes does not depend on how many messages are wanted: so pages fit together.
+        """
+        best: Ranked = []
         buckets = WINDOW
         while True:
             low = max(0, (counts.newest >> BUCKET_BITS) - buckets + 1) << BUCKET_BITS
             if buckets > MOST_BUCKETS:
                 low = 0
-            found = await self._rank(expression, terms, counts, low, enough)
-            if not low or len({message_id for message_id, _ in found}) >= enough:
-                return found
+            found = await self._rank(expression, terms, counts, low, max(ENOUGH, self._wanted))
+            if not low or len({message_id for message_id, _ in found}) >= ENOUGH:
+                before = {message_id for message_id, _ in best}
+                best += [one for one in _best([*others, *found], self._wanted) if one[0] not in before]
+                if not low or len(best) >= self._wanted:
+                    return best[: self._wanted]
             buckets *= WIDER
 
     async def _rank(

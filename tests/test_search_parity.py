@@ -7,6 +7,7 @@ import os
 import random
 from typing import TYPE_CHECKING, Any
 
+import apsw
 import hostile
 import psycopg
 import pytest
@@ -254,6 +255,29 @@ def test_common_words_are_counted_again_when_they_may_have_changed(pair: Pair, m
     assert equal()
     store.search.reindex()
     assert words() == ["common", "rare", "ss7"]
+
+
+def test_pages_fit_together_over_windows_of_the_newest(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages of 40 windows' worth of ids: what is wanted must not decide which of them are ranked."""
+    monkeypatch.setattr(ranking, "BUDGET", 40)
+    rng = random.Random(38)
+    words = [f"w{number}" for number in range(60)]
+    weights = [1 / (number + 1) for number in range(60)]
+    sqlite, postgres = (store.status().where for store in pair.stores)
+    for number in range(1, 41):
+        pair.add([" ".join(rng.choices(words, weights, k=rng.randint(1, 30))) for _ in range(50)], f"s{number}")
+        apsw.Connection(sqlite).execute("update sqlite_sequence set seq = ? where name = 'messages'", (number << 14,))
+        with psycopg.connect(postgres) as connection:
+            connection.execute("select setval(pg_get_serial_sequence('messages', 'id'), %s)", (number << 14,))
+    for query, match in (("w0", "all"), ("w3 w5", "all"), ("w10", "any"), ("w2 w4 w6", "all"), ("w1 w9 w50", "any")):
+        whole = [[hit.id for hit in found] for found in pair.find(query=query, match=match, limit=700)]
+        assert sorted(whole[0]) == sorted(whole[1])
+        assert len(whole[0]) > 200, query
+        for store, expected in zip(pair.stores, whole, strict=True):
+            pages = [store.search.messages(query, match=match, limit=30, offset=first) for first in range(0, 700, 30)]
+            assert [hit.id for page in pages for hit in page][: len(expected)] == expected, query
+        for first in (0, 190, 270):
+            pair.check(query=query, match=match, limit=30, offset=first)
 
 
 def test_with_many_rows_counted_frequencies_give_equal_scores(pair: Pair) -> None:
