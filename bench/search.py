@@ -118,7 +118,9 @@ def measure(report: Report, texts: Corpus, place: Place) -> None:
     for mode in ("any", "all", "session"):
         taken: Taken = {}
         for shape, text, limits in queries(texts, mode):
-            place.memory.search.messages(text, **limits)  # what is remembered from now on, the bare side need not do either
+            place.memory.search.messages(
+                text, **limits
+            )  # what this remembers, neither side does again
             place.memory.search._driver = bare  # type: ignore[assignment]  # stands in for it
             place.memory.search.messages(text, **limits)
             place.memory.search._driver = place.memory._driver
@@ -168,6 +170,7 @@ def write(report: Report, count: int, dialect: str, mode: str, taken: Taken) -> 
             pairs = list(zip(every, floor, strict=True))
             figures["ratio"] = statistics.median(ours.wall_ms / bare.wall_ms for ours, bare in pairs)
             figures["extra_ms"] = statistics.median(ours.wall_ms - bare.wall_ms for ours, bare in pairs)
+            figures["cpu_extra_ms"] = statistics.median(ours.cpu_ms - bare.cpu_ms for ours, bare in pairs)
             within = figures["ratio"] <= RATIO or figures["extra_ms"] <= EXTRA_MS
             if mode in bars:
                 figures["bar"] = bars[mode]
