@@ -162,6 +162,7 @@ def test_a_session_of_messages_without_an_agent_row_is_seen_and_deleted(memory: 
         {"content": "two"},
     ]
     assert len(memory.messages.follow(0, session_id="s")) == 3
+    assert memory.agents.ids("s") == ["s-1-1", "s-2-3"]
     assert memory.check(deep=True) == []
     deleted = memory.sessions.delete("s-2-3")
     assert (deleted.session_id, deleted.counts["messages"], deleted.counts["agents"]) == ("s", 3, 0)

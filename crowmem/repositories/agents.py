@@ -145,7 +145,7 @@ class Agents(Repository[M]):
     async def ids(
         self, session_id: str, *, agent_idx: int | None = None, include_forks: bool = True, limit: int = 1000
     ) -> builtins.list[str]:
-        """The ids of a session's agents, by agent index and fork. Costs no more when their prompts are large.
+        """The ids of a session's agents, by agent index and fork, those included that have messages and no row.
 
         Args:
             session_id: the session's name; [] for an unknown one.

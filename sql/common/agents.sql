@@ -12,9 +12,9 @@ order by session_id, agent_idx, fork_idx
 limit :limit offset :offset;
 
 -- name: agent_ids :many text
--- The ids of a session's agents, by agent index and fork; their prompts and tools, which may be large, are not read.
--- :agent_idx takes only those of this index, :forks = 0 leaves forks out.
-select agent_id from main.agents
+-- The ids of a session's agents, those without a row included, by agent index and fork; their prompts and tools, which may be large,
+-- are not read. :agent_idx takes only those of this index, :forks = 0 leaves forks out.
+select agent_id from main.session_agents
 where session_id = :session_id
     and (cast(:agent_idx as integer) is null or agent_idx = :agent_idx)
     and (cast(:forks as integer) = 1 or fork_idx <= 1)
