@@ -9,6 +9,7 @@ import threading
 import time
 from pathlib import Path
 
+import psycopg
 import pytest
 from pictures import picture, png
 
@@ -16,6 +17,8 @@ from crowmem import Memory, image_keeping
 from crowmem.blobs import FileStore, HybridStore, MinioStore
 from crowmem.blobs.keys import image_key
 from crowmem.errors import Busy
+from crowmem.operation import drive
+from crowmem.statement import statement
 
 WRITERS = 4
 ROUNDS = 40
@@ -210,3 +213,28 @@ def test_a_bucket_that_is_cut_in_the_middle_of_500_adds(url, tmp_path, s3_base):
             assert memory.messages.load("s-1-1", hydrate=True) == messages
             assert memory.check(deep=True) == []
         assert images("another machine").keys() == sorted({image_key(png(number, 2000)) for number in range(500)})
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("name", ["image_gone", "image_condemn"])
+def test_collectors_lock_rows_in_one_order(pg_fresh, name):
+    """Two that lock the same rows in two orders end in a deadlock."""
+    keys = sorted(image_key(png(number)) for number in range(20))
+    with Memory.open(pg_fresh) as memory, psycopg.connect(pg_fresh) as first, psycopg.connect(pg_fresh) as eye:
+        for key in reversed(keys):  # so the rows lie in the other order
+            eye.execute("insert into images_condemned (key, until, gone_at) values (%s, now(), now())", [key])
+        eye.commit()
+        first.execute("select from images_condemned where key = %s for update", [keys[0]])
+        more = {"hold_us": 1} if name == "image_condemn" else {}
+        sent = memory._driver.run(statement(name), {"keys": keys[::-1], **more})
+        thread = threading.Thread(target=drive, args=(sent,))
+        thread.start()
+        while not eye.execute("select count(*) from pg_locks where not granted").fetchone()[0]:
+            eye.rollback()
+        [[free]] = eye.execute(
+            "select count(*) from (select from images_condemned for update skip locked) x"
+        ).fetchall()
+        eye.rollback()
+        first.rollback()
+        thread.join()
+    assert free == len(keys) - 1

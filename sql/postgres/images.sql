@@ -13,11 +13,12 @@ select cast(pg_try_advisory_xact_lock(hashtextextended('crowmem images ' || 'mai
 -- name: image_condemn :many text
 -- Condemn those of some images that no message names and nobody else has condemned; they may be removed for :hold_us
 -- microseconds from now.
--- differs: the clock; lists come as arrays.
+-- differs: the clock; lists come as arrays; rows are locked in the order of their keys, as image_gone locks them.
 insert into main.images_condemned as c (key, until)
 select k.key, clock_timestamp() + cast(:hold_us as bigint) * interval '1 microsecond'
 from unnest(cast(:keys as text[])) as k (key)
 where not exists (select from main.image_refs r where r.key = k.key collate "C")
+order by k.key collate "C"
 on conflict (key) do update set until = excluded.until, gone_at = null, times = c.times + 1
 where c.gone_at is not null or c.until < clock_timestamp()
 returning key;
@@ -31,14 +32,21 @@ where key = any(cast(:keys as text[]));
 
 -- name: image_gone :none
 -- A collector is done with some condemned images: they are removed, or stay.
--- differs: the clock; lists come as arrays.
-update main.images_condemned set gone_at = clock_timestamp() where key = any(cast(:keys as text[]));
+-- differs: the clock; lists come as arrays; rows are locked in the order of their keys, as image_condemn locks them.
+with held as materialized (
+    select key from main.images_condemned where key = any(cast(:keys as text[])) order by key for update
+)
+update main.images_condemned c set gone_at = clock_timestamp() from held where c.key = held.key;
 
 -- name: image_condemned_drop :none
 -- Forget what was removed more than :age_us microseconds ago: no write takes that long.
--- differs: the clock.
+-- differs: the clock; a row that another collector has at the moment is left to the next run.
 delete from main.images_condemned
-where coalesce(gone_at, until) < clock_timestamp() - cast(:age_us as bigint) * interval '1 microsecond';
+where key = any(array(
+    select key from main.images_condemned
+    where coalesce(gone_at, until) < clock_timestamp() - cast(:age_us as bigint) * interval '1 microsecond'
+    for update skip locked
+));
 
 -- name: image_message_get :one text
 -- The text of a message that is about to be changed.
