@@ -224,6 +224,21 @@ def test_a_put_while_the_file_is_moved_aside_is_not_lost(store, monkeypatch):
     assert store.get(KEY) == DATA
 
 
+def test_a_reader_finds_a_file_that_a_collector_has_moved_aside(store, monkeypatch):
+    store.put(KEY, DATA)
+    plain, seen = FileStore._move_back, []
+
+    def looked(self, aside, path):
+        seen.append((store.get(KEY), store.exists(KEY), store.exists(image_key(JPEG))))
+        plain(self, aside, path)
+
+    monkeypatch.setattr(FileStore, "_move_back", looked)
+    assert not store.discard(KEY, 1.0)
+    assert seen == [(DATA, True, False)]
+    assert store.get(KEY) == DATA
+    assert store.get(image_key(JPEG)) is None
+
+
 def test_a_file_touched_just_before_it_is_moved_comes_back(store, monkeypatch):
     store.put(KEY, DATA)
     os.utime(store.folder / KEY, (1, 1))

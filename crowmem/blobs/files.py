@@ -13,7 +13,7 @@ import os
 import re
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from crowmem.blobs.faults import file_errors
 from crowmem.blobs.folders import flush_folder, folder_path, make_folder, names_in
@@ -21,16 +21,19 @@ from crowmem.blobs.keys import check_blob, check_key, is_key, matches
 from crowmem.errors import BlobDamaged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
     from typing import BinaryIO
 
 PAGE = 1000
+LOOKS = 10  # for a blob that collectors move about
 LEFTOVER_S = 3600.0  # a temporary file this old belongs to a writer that died
 USERS = ".stores"
 _TEMPORARY = ".tmp"
 _OURS = re.compile(r"\.(?:[0-9a-f]{16}|[0-9a-f]{64}\.[a-z]+-[0-9a-f]{16})\.tmp")  # being written, or moved aside
 _FLAGS = os.O_CLOEXEC
+
+T = TypeVar("T")
 
 
 class Found(NamedTuple):
@@ -91,14 +94,13 @@ class FileStore:
         path = self.folder / check_key(key)
         with file_errors("read", path):
             try:
-                with _opened(path) as file:
-                    data = file.read()
-            except FileNotFoundError:
-                return None
+                data = self._wherever(key, _read)
             except OSError as error:
                 if error.errno not in (errno.EISDIR, errno.ELOOP):
                     raise
                 data = b""  # a folder in its place, or a link in a circle: nothing that can be read
+        if data is None:
+            return None
         if not matches(key, data):
             raise BlobDamaged(f"{path} is damaged: its {len(data):,} bytes do not match its name; put the image again")
         return data
@@ -107,11 +109,7 @@ class FileStore:
         """Whether there is a file of this key. Raises InvalidValue for what is no key."""
         path = self.folder / check_key(key)
         with file_errors("look up", path):
-            try:
-                path.stat()
-            except FileNotFoundError:
-                return False
-        return True
+            return self._wherever(key, os.stat) is not None
 
     def delete(self, key: str) -> bool:
         """Remove a blob. Returns whether there was one. Raises InvalidValue for what is no key."""
@@ -207,6 +205,21 @@ class FileStore:
             return None
         return Found(name, stat.st_mtime, stat.st_size)
 
+    def _wherever(self, name: str, use: Callable[[str], T]) -> T | None:
+        """Use a blob's file, also while a collector has moved it aside to look at its age; None when there is none."""
+        for _ in range(LOOKS):
+            with suppress(FileNotFoundError):
+                return use(f"{self._base}{name}")
+            try:
+                aside = [found for found in names_in(self.folder) if found.startswith(f".{name}-")]
+            except FileNotFoundError:
+                return None
+            with suppress(FileNotFoundError):  # with none aside it may have come back meanwhile
+                return use(f"{self._base}{aside[0] if aside else name}")
+            if not aside:
+                break
+        return None
+
     # The two below run on every put, and text paths cost a tenth of what path objects do.
 
     def _refresh(self, name: str, data: bytes) -> bool:
@@ -274,3 +287,8 @@ class FileStore:
 def _opened(path: str | Path) -> BinaryIO:
     """A file to read from; a pipe that stands in a blob's place does not hold its reader for ever."""
     return open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
+
+
+def _read(path: str) -> bytes:
+    with _opened(path) as file:
+        return file.read()
