@@ -32,12 +32,15 @@ LOAD = statement("message_load")
 VIEW = statement("message_view")
 QUERY = statement("message_query", Message)
 QUERY_NEWEST = statement("message_query_newest", Message)
+QUERY_SOME = statement("message_query_some", Message)
+QUERY_SOME_NEWEST = statement("message_query_some_newest", Message)
 QUERY_AGENT = statement("message_query_agent", Message)
 QUERY_AGENT_NEWEST = statement("message_query_agent_newest", Message)
 HORIZON = statement("message_horizon")
 WRITERS = statement("message_writers")
 HOLE = statement("message_hole")
 FOLLOW = statement("message_follow", Message)
+FOLLOW_SESSION = statement("message_follow_session", Message)
 RECENT = statement("message_recent")
 
 MOST = 100_000  # rows of one page
@@ -247,22 +250,13 @@ class Messages(Repository[M]):
             "limit": check_range("limit", limit, 1, MOST),
             "offset": check_range("offset", offset, 0, 2**62),
         }
-        if agents is not None and len(agents) == 1 and session is None and index is None:
-            end = INTEGER[1] if newest else INTEGER[0]
-            return await self._many(
-                QUERY_AGENT_NEWEST if newest else QUERY_AGENT,
-                agent_id=agents[0],
-                after_id=end if start is None else start,
-                **filters,
-            )
-        return await self._many(
-            QUERY_NEWEST if newest else QUERY,
-            session_id=session,
-            agent_ids=agents,
-            agent_idx=index,
-            after_id=start,
-            **filters,
-        )
+        filters["after_id"] = (INTEGER[1] if newest else INTEGER[0]) if start is None else start
+        if session is None and agents is None:
+            return await self._many(QUERY_NEWEST if newest else QUERY, agent_idx=index, **filters)
+        if session is None and index is None and agents is not None and len(agents) == 1:
+            return await self._many(QUERY_AGENT_NEWEST if newest else QUERY_AGENT, agent_id=agents[0], **filters)
+        filters |= {"session_id": session, "agent_ids": agents, "agent_idx": index}
+        return await self._many(QUERY_SOME_NEWEST if newest else QUERY_SOME, **filters)
 
     @operation
     async def follow(self, after_id: int, *, session_id: str | None = None, limit: int = 1000) -> list[Message]:
@@ -285,7 +279,9 @@ class Messages(Repository[M]):
             newest = newest if safe is None else safe
         if newest <= start:
             return []
-        return await self._many(FOLLOW, after_id=start, upto=newest, session_id=session, limit=most)
+        if session is None:
+            return await self._many(FOLLOW, after_id=start, upto=newest, limit=most)
+        return await self._many(FOLLOW_SESSION, session_id=session, after_id=start, upto=newest, limit=most)
 
     async def _have_ended(self, writers: str) -> bool:
         """Give writers that were open a moment ago the time of a usual commit."""

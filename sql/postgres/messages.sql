@@ -19,18 +19,16 @@ select m.data from line join main.messages m on m.agent_id = line.agent_id and m
 order by line.depth desc, m.id;
 
 -- name: message_query :many Message
--- Messages by any mix of filters, oldest first.
+-- Messages of the whole store by any mix of filters, oldest first.
 -- differs: lists come as arrays.
 select m.* from main.messages m
-where (cast(:session_id as text) is null or m.agent_id in (select agent_id from main.session_agents where session_id = :session_id))
-    and (cast(:agent_ids as text[]) is null or m.agent_id = any(:agent_ids))
+where m.id > :after_id
     and (cast(:agent_idx as integer) is null or m.agent_id in (select agent_id from main.session_agents where agent_idx = :agent_idx))
     and (cast(:roles as text[]) is null or m.role = any(:roles))
     and (cast(:after as text) is null or m.created_at collate "C" > :after)
     and (cast(:before as text) is null or m.created_at collate "C" < :before)
     and (cast(:include_forks as boolean) or m.fork_idx <= 1)
     and (cast(:injected as boolean) or m.injected = 0)
-    and (cast(:after_id as bigint) is null or m.id > :after_id)
 order by m.id
 limit :limit offset :offset;
 
@@ -38,16 +36,59 @@ limit :limit offset :offset;
 -- As message_query, newest first; :after_id then bounds from above.
 -- differs: lists come as arrays.
 select m.* from main.messages m
-where (cast(:session_id as text) is null or m.agent_id in (select agent_id from main.session_agents where session_id = :session_id))
-    and (cast(:agent_ids as text[]) is null or m.agent_id = any(:agent_ids))
+where m.id < :after_id
     and (cast(:agent_idx as integer) is null or m.agent_id in (select agent_id from main.session_agents where agent_idx = :agent_idx))
     and (cast(:roles as text[]) is null or m.role = any(:roles))
     and (cast(:after as text) is null or m.created_at collate "C" > :after)
     and (cast(:before as text) is null or m.created_at collate "C" < :before)
     and (cast(:include_forks as boolean) or m.fork_idx <= 1)
     and (cast(:injected as boolean) or m.injected = 0)
-    and (cast(:after_id as bigint) is null or m.id < :after_id)
 order by m.id desc
+limit :limit offset :offset;
+
+-- name: message_query_some :many Message
+-- As message_query, of one session's agents, or of those named: it costs what they hold, not what the store holds.
+-- An array is computed once, and no index has the order of `id + 0`: else the planner walks all messages by their ids.
+-- differs: lists come as arrays.
+-- plan: ix_messages_agent_id
+select m.* from main.messages m
+where m.agent_id = any(array(
+        select a.agent_id from main.session_agents a
+        where a.session_id = :session_id and (cast(:agent_ids as text[]) is null or a.agent_id = any(:agent_ids))
+            and (cast(:agent_idx as integer) is null or a.agent_idx = :agent_idx)
+        union all
+        select g.agent_id from unnest(:agent_ids) as g (agent_id)
+        where cast(:session_id as text) is null and (cast(:agent_idx as integer) is null or exists (
+            select 1 from main.session_agents a where a.agent_id = g.agent_id and a.agent_idx = :agent_idx))))
+    and m.id > :after_id
+    and (cast(:roles as text[]) is null or m.role = any(:roles))
+    and (cast(:after as text) is null or m.created_at collate "C" > :after)
+    and (cast(:before as text) is null or m.created_at collate "C" < :before)
+    and (cast(:include_forks as boolean) or m.fork_idx <= 1)
+    and (cast(:injected as boolean) or m.injected = 0)
+order by m.id + 0
+limit :limit offset :offset;
+
+-- name: message_query_some_newest :many Message
+-- As message_query_some, newest first; :after_id then bounds from above.
+-- differs: lists come as arrays.
+-- plan: ix_messages_agent_id
+select m.* from main.messages m
+where m.agent_id = any(array(
+        select a.agent_id from main.session_agents a
+        where a.session_id = :session_id and (cast(:agent_ids as text[]) is null or a.agent_id = any(:agent_ids))
+            and (cast(:agent_idx as integer) is null or a.agent_idx = :agent_idx)
+        union all
+        select g.agent_id from unnest(:agent_ids) as g (agent_id)
+        where cast(:session_id as text) is null and (cast(:agent_idx as integer) is null or exists (
+            select 1 from main.session_agents a where a.agent_id = g.agent_id and a.agent_idx = :agent_idx))))
+    and m.id < :after_id
+    and (cast(:roles as text[]) is null or m.role = any(:roles))
+    and (cast(:after as text) is null or m.created_at collate "C" > :after)
+    and (cast(:before as text) is null or m.created_at collate "C" < :before)
+    and (cast(:include_forks as boolean) or m.fork_idx <= 1)
+    and (cast(:injected as boolean) or m.injected = 0)
+order by m.id + 0 desc
 limit :limit offset :offset;
 
 -- name: message_query_agent :many Message
@@ -108,8 +149,17 @@ where id <> prior + 1;
 -- Messages after an id and up to another, oldest first.
 select m.* from main.messages m
 where m.id > :after_id and m.id <= :upto
-    and (cast(:session_id as text) is null or m.agent_id in (select agent_id from main.session_agents where session_id = :session_id))
 order by m.id
+limit :limit;
+
+-- name: message_follow_session :many Message
+-- As message_follow, of one session's agents.
+-- plan: ix_messages_agent_id
+-- differs: an array, and no index with its order; see message_query_some.
+select m.* from main.messages m
+where m.agent_id = any(array(select agent_id from main.session_agents where session_id = :session_id))
+    and m.id > :after_id and m.id <= :upto
+order by m.id + 0
 limit :limit;
 
 -- name: message_put :one int

@@ -37,18 +37,16 @@ select m.data from line join messages m on m.agent_id = line.agent_id and m.id <
 order by line.depth desc, m.id;
 
 -- name: message_query :many Message
--- Messages by any mix of filters, oldest first.
+-- Messages of the whole store by any mix of filters, oldest first.
 -- differs: lists come as JSON arrays.
 select m.* from messages m
-where (:session_id is null or m.agent_id in (select agent_id from session_agents where session_id = :session_id))
-    and (:agent_ids is null or m.agent_id in (select value from json_each(:agent_ids)))
+where m.id > :after_id
     and (:agent_idx is null or m.agent_id in (select agent_id from session_agents where agent_idx = :agent_idx))
     and (:roles is null or m.role in (select value from json_each(:roles)))
     and (:after is null or m.created_at > :after)
     and (:before is null or m.created_at < :before)
     and (:include_forks or m.fork_idx <= 1)
     and (:injected or m.injected = 0)
-    and (:after_id is null or m.id > :after_id)
 order by m.id
 limit :limit offset :offset;
 
@@ -56,15 +54,58 @@ limit :limit offset :offset;
 -- As message_query, newest first; :after_id then bounds from above.
 -- differs: lists come as JSON arrays.
 select m.* from messages m
-where (:session_id is null or m.agent_id in (select agent_id from session_agents where session_id = :session_id))
-    and (:agent_ids is null or m.agent_id in (select value from json_each(:agent_ids)))
+where m.id < :after_id
     and (:agent_idx is null or m.agent_id in (select agent_id from session_agents where agent_idx = :agent_idx))
     and (:roles is null or m.role in (select value from json_each(:roles)))
     and (:after is null or m.created_at > :after)
     and (:before is null or m.created_at < :before)
     and (:include_forks or m.fork_idx <= 1)
     and (:injected or m.injected = 0)
-    and (:after_id is null or m.id < :after_id)
+order by m.id desc
+limit :limit offset :offset;
+
+-- name: message_query_some :many Message
+-- As message_query, of one session's agents, or of those named: it costs what they hold, not what the store holds.
+-- Without the index's name the planner walks all messages in the order of their ids.
+-- differs: lists come as JSON arrays.
+-- plan: ix_messages_agent_id
+select m.* from messages m indexed by ix_messages_agent_id
+where m.agent_id in (
+        select a.agent_id from session_agents a
+        where a.session_id = :session_id and (:agent_ids is null or a.agent_id in (select value from json_each(:agent_ids)))
+            and (:agent_idx is null or a.agent_idx = :agent_idx)
+        union all
+        select g.value from json_each(:agent_ids) g
+        where :session_id is null and (:agent_idx is null or exists (
+            select 1 from session_agents a where a.agent_id = g.value and a.agent_idx = :agent_idx)))
+    and m.id > :after_id
+    and (:roles is null or m.role in (select value from json_each(:roles)))
+    and (:after is null or m.created_at > :after)
+    and (:before is null or m.created_at < :before)
+    and (:include_forks or m.fork_idx <= 1)
+    and (:injected or m.injected = 0)
+order by m.id
+limit :limit offset :offset;
+
+-- name: message_query_some_newest :many Message
+-- As message_query_some, newest first; :after_id then bounds from above.
+-- differs: lists come as JSON arrays.
+-- plan: ix_messages_agent_id
+select m.* from messages m indexed by ix_messages_agent_id
+where m.agent_id in (
+        select a.agent_id from session_agents a
+        where a.session_id = :session_id and (:agent_ids is null or a.agent_id in (select value from json_each(:agent_ids)))
+            and (:agent_idx is null or a.agent_idx = :agent_idx)
+        union all
+        select g.value from json_each(:agent_ids) g
+        where :session_id is null and (:agent_idx is null or exists (
+            select 1 from session_agents a where a.agent_id = g.value and a.agent_idx = :agent_idx)))
+    and m.id < :after_id
+    and (:roles is null or m.role in (select value from json_each(:roles)))
+    and (:after is null or m.created_at > :after)
+    and (:before is null or m.created_at < :before)
+    and (:include_forks or m.fork_idx <= 1)
+    and (:injected or m.injected = 0)
 order by m.id desc
 limit :limit offset :offset;
 
@@ -105,7 +146,16 @@ select coalesce(max(id), 0), '' from messages;
 -- Messages after an id and up to another, oldest first.
 select m.* from messages m
 where m.id > :after_id and m.id <= :upto
-    and (:session_id is null or m.agent_id in (select agent_id from session_agents where session_id = :session_id))
+order by m.id
+limit :limit;
+
+-- name: message_follow_session :many Message
+-- As message_follow, of one session's agents.
+-- plan: ix_messages_agent_id
+-- differs: the index has to be named; see message_query_some.
+select m.* from messages m indexed by ix_messages_agent_id
+where m.agent_id in (select agent_id from session_agents where session_id = :session_id)
+    and m.id > :after_id and m.id <= :upto
 order by m.id
 limit :limit;
 
