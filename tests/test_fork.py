@@ -136,6 +136,17 @@ def test_children_forked_beside_busy_threads_can_write(tmp_path: Any) -> None:
         assert memory.check(deep=True) == []
 
 
+def test_a_child_does_not_stand_in_its_parents_line(tmp_path: Any) -> None:
+    """As when a thread of the parent was about to write: nobody in the child would ever call the next one."""
+    said = [{"role": "user", "content": f"word{number}"} for number in range(3)]  # one statement, which commits alone
+    with Memory.open(tmp_path / "x.db", busy_timeout_s=5) as memory:
+        memory.messages.add("s-1-1", said[0])
+        with memory._driver.file.group._led:  # type: ignore[attr-defined]
+            assert in_child(lambda: memory.messages.add("s-1-1", said[1])) == 0
+        memory.messages.add("s-1-1", said[2])
+        assert memory.messages.load("s-1-1") == said
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_child_forked_inside_a_transaction_may_not_write(tmp_path: Any) -> None:
     with Memory.open(tmp_path / "x.db") as memory:

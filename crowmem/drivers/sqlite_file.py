@@ -275,9 +275,9 @@ class SqliteFile:
 
     def run(self, statement: Statement, params: Mapping[str, Any]) -> list[Any]:
         """Run one statement that commits alone."""
+        self.check()  # first: the line of writers in a forked child is not its parent's
         if statement.writes or self.path is None:
             return self.group.run(statement, params)
-        self.check()
         return self.run_reading(self.borrow(), statement, params)
 
     def run_writing(self, connection: apsw.Connection, statement: Statement, params: Mapping[str, Any]) -> list[Any]:
