@@ -40,12 +40,18 @@ def ip(*arguments: str) -> None:
     subprocess.run(["ip", *arguments], check=True, capture_output=True)
 
 
+def link_of(machine: str) -> str:
+    """Its end of the wire."""
+    return machine.replace("crow", "cf")[:15]
+
+
 @pytest.fixture
 def other_machine() -> Iterator[str]:
     """A network namespace with one link to this one; its name."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
         pytest.skip("a network namespace needs root and iproute2")
-    name, near, far = f"crow{os.getpid()}", f"cn{os.getpid()}"[:15], f"cf{os.getpid()}"[:15]
+    name, near = f"crow{os.getpid()}", f"cn{os.getpid()}"[:15]
+    far = link_of(name)
     try:
         ip("netns", "add", name)
     except subprocess.CalledProcessError as error:
@@ -83,7 +89,7 @@ def test_a_holder_that_is_cut_off_knows_before_its_lock_is_free(other_machine: s
             try:
                 assert holder.stdout is not None
                 assert holder.stdout.readline() == "held\n"
-                ip("-n", other_machine, "link", "set", f"cf{os.getpid()}"[:15], "down")
+                ip("-n", other_machine, "link", "set", link_of(other_machine), "down")
                 began = time.monotonic()
                 with memory.sessions.lock("s"):
                     freed = time.monotonic()
