@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import tempfile
@@ -144,5 +145,7 @@ def file_errors(path: Path) -> Iterator[None]:
     except PermissionError as error:
         raise ReadOnly(f"{path}: {error.strerror}; choose another file, or change its mode") from error
     except OSError as error:
+        if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+            raise InvalidValue(f"{path}: {error.strerror}; name another file") from error
         full = error.errno in (28, 122)  # ENOSPC, EDQUOT
         raise (StoreFull if full else Unavailable)(f"{path}: {error.strerror or error}") from error

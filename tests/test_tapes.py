@@ -667,6 +667,9 @@ def test_files_that_cannot_be(memory: Any, tmp_path: Path) -> None:
     assert (tmp_path / "link").is_symlink()
     with pytest.raises(InvalidValue, match="is a folder"):
         memory.tapes.import_jsonl("t", tmp_path)
+    for call in (memory.tapes.import_jsonl, memory.tapes.export_jsonl):
+        with pytest.raises(InvalidValue, match="name another file"):
+            call("t", tmp_path / ("9" * 400))
     assert not (tmp_path / "out.jsonl").exists()
 
 
