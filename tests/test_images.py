@@ -18,6 +18,7 @@ from test_images_extraction import FORMS
 
 from crowmem import Memory
 from crowmem.blobs import FileStore, HybridStore, MinioStore
+from crowmem.blobs.endpoint import make_client
 from crowmem.blobs.keys import image_key
 from crowmem.copying import copy_store
 from crowmem.errors import (
@@ -312,6 +313,17 @@ def test_a_configured_bucket(backend, tmp_path, s3_base, caplog):
     assert there.images.collect(grace_s=0) == 1
     assert here.images.get(key) is None
     assert caplog.records == []
+
+
+def test_a_read_only_store_makes_no_bucket(backend, tmp_path, s3_base):
+    bucket = f"b-{secrets.token_hex(8)}"
+    settings = (f"http://{s3_base.endpoint}", bucket, s3_base.access_key, s3_base.secret_key)
+    backend.open().messages.add("s-1-1", {"role": "user", "content": "no image"})
+    backend.open(config=config_with_s3(tmp_path / "here", *settings), read_only=True).messages.load("s-1-1")
+    client = make_client(s3_base.endpoint, False, s3_base.access_key, s3_base.secret_key, s3_base.region, 2, 10)
+    assert not client.bucket_exists(bucket)
+    backend.open(config=config_with_s3(tmp_path / "here", *settings))
+    assert client.bucket_exists(bucket)
 
 
 def test_a_configured_bucket_that_is_down_costs_one_line_in_the_log(backend, tmp_path, caplog):

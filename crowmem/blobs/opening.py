@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 FOLDER = "images"
 
 
-def open_images(images: Any, config: Config, target: Target) -> Store | None:
+def open_images(images: Any, config: Config, target: Target, read_only: bool) -> Store | None:
     """The image store of one open database.
 
     Args:
         images: a folder, a store, or None.
         config: says where, when ``images`` is None. A bucket is asked once, briefly, whether it is there.
         target: the database; one in memory has no image store unless it is given one, and images stay in its messages.
+        read_only: nothing may be made, so a bucket is not asked before it is needed.
 
     Raises:
         ConfigError: ``images`` is neither, or the configured bucket cannot be right.
@@ -45,7 +46,8 @@ def open_images(images: Any, config: Config, target: Target) -> Store | None:
 
     s3 = config.image_store
     store = HybridStore(MinioStore(s3.endpoint, s3.bucket, s3.access_key, s3.secret_key, s3.region), folder)
-    store.probe()
+    if not read_only:
+        store.probe()
     return store
 
 
