@@ -110,6 +110,55 @@ def test_a_statement_that_ends_the_transaction_takes_no_other_along(memory: Memo
     assert memory.status().rows["messages"] == WRITERS
 
 
+class _Interrupted:
+    """A connection on which Ctrl-C is noticed just after a statement, as it is when it came while that ran."""
+
+    def __init__(self, connection: apsw.Connection, after: str) -> None:
+        self._connection = connection
+        self._after = after
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def execute(self, sql: str, *params: Any) -> Any:
+        found = self._connection.execute(sql, *params)
+        if sql == self._after:
+            self._after = ""
+            raise KeyboardInterrupt
+        return found
+
+
+@pytest.mark.parametrize("after", ["begin immediate", "commit"])
+def test_ctrl_c_in_the_thread_that_leads_loses_and_doubles_nothing(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch, after: str
+) -> None:
+    file = memory._driver.file
+    take, interrupted = file.take, []
+
+    def take_once() -> Any:
+        connection = take()
+        if not file.group._waiting or interrupted:
+            return connection
+        interrupted.append(_Interrupted(connection, after))
+        return interrupted[0]
+
+    def add(number: int) -> Any:
+        try:
+            return adding(memory, number)()
+        except KeyboardInterrupt:
+            return "interrupted"
+
+    monkeypatch.setattr(file, "take", take_once)
+    results = at_once(memory, [lambda number=number: add(number) for number in range(WRITERS)])
+    assert interrupted
+    assert results.count("interrupted") == 1
+    found = [message.agent_id for message in memory.messages.query()]
+    assert len(found) == len(set(found)), "a message was written twice"
+    for number, result in enumerate(results):
+        assert isinstance(result, str) or memory.messages.get(result).agent_id == f"s{number}-1-1"
+    assert len(found) == WRITERS - (after != "commit")
+
+
 def test_whoever_waits_too_long_is_told_and_nothing_is_written(tmp_path: Path) -> None:
     with Memory.open(tmp_path / "crow.db", busy_timeout_s=0.2) as memory:
         results: list[Any] = []

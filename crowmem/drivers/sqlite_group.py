@@ -28,13 +28,14 @@ MOST = 64  # statements of one transaction
 class _Request:
     """A statement that waits to be run, by another thread or by its own."""
 
-    __slots__ = ("error", "gate", "leads", "params", "rows", "statement")
+    __slots__ = ("done", "error", "gate", "leads", "params", "rows", "statement")
 
     def __init__(self, statement: Statement, params: Mapping[str, Any]) -> None:
         self.statement = statement
         self.params = params
         self.rows: list[Any] = []
         self.error: Exception | None = None
+        self.done = False  # what it wrote is committed, or its error stands
         self.leads = False  # its thread is to run it, and others along with it
         self.gate = threading.Lock()
         self.gate.acquire()
@@ -68,11 +69,12 @@ class Group:
                 return self._file.run_writing(connection, statement, params)
             own = _Request(statement, params)
             try:
-                self._run_together(connection, own, others)
+                self._run_together(connection, (own, *others))
             finally:
-                self._file.turn.release()
-            for request in others:
-                request.gate.release()
+                try:
+                    self._file.turn.release()
+                finally:
+                    self._answer(others)
             return own.result()
         finally:
             self._led.release()
@@ -126,26 +128,46 @@ class Group:
         with self._mutex:
             return [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST - 1))]
 
-    def _run_together(self, connection: apsw.Connection, own: _Request, others: Sequence[_Request]) -> None:
+    def _answer(self, requests: Sequence[_Request]) -> None:
+        """Let each go on that is done; the others wait on, first in line, when what ran them was stopped."""
+        left = [request for request in requests if not request.done]
+        with self._mutex:
+            self._waiting.extendleft(reversed(left))
+        for request in requests:
+            if request.done:
+                request.gate.release()
+
+    def _run_together(self, connection: apsw.Connection, requests: Sequence[_Request]) -> None:
         """Run all in one transaction; if that as a whole fails, each alone."""
+        if self._commit(connection, requests):
+            return
+        for request in requests:
+            self._commit(connection, (request,))
+            request.done = True
+
+    def _commit(self, connection: apsw.Connection, requests: Sequence[_Request]) -> bool:
+        """Run some in one transaction; False when it failed as a whole."""
         from crowmem.drivers.sqlite_file import roll_back
 
+        whole = ending = False
         try:
             connection.execute("begin immediate")
-            whole = all(self._run_one(connection, request) for request in (own, *others))
-            if whole:
+            if all(self._run_one(connection, request) for request in requests):
+                ending = True
                 connection.execute("commit")
-        except FAILURES:
-            whole = False
-        except BaseException:  # Ctrl-C in this thread is no concern of the others
+                whole = True
+        except FAILURES as error:
+            ending = False
+            for request in requests:
+                request.error = translate(error, request.statement, self._file.name)
+                request.error.__cause__ = error
+        finally:
+            # Ctrl-C in this thread is no concern of the others; one that came while it committed shows only afterwards
+            whole = whole or (ending and not connection.in_transaction)
+            for request in requests:
+                request.done = whole
             roll_back(connection)
-            with self._mutex:
-                self._waiting.extendleft(reversed(others))
-            raise
-        if not whole:
-            roll_back(connection)
-            for request in (own, *others):
-                self._run_one(connection, request)
+        return whole
 
     def _run_one(self, connection: apsw.Connection, request: _Request) -> bool:
         """Run a statement and note how it went; False when it took the whole transaction with it."""
