@@ -118,9 +118,7 @@ def measure(report: Report, texts: Corpus, place: Place) -> None:
     for mode in ("any", "all", "session"):
         taken: Taken = {}
         for shape, text, limits in queries(texts, mode):
-            place.memory.search.messages(
-                text, **limits
-            )  # what this remembers, neither side does again
+            place.memory.search.messages(text, **limits)  # what this remembers, neither side does again
             place.memory.search._driver = bare  # type: ignore[assignment]  # stands in for it
             place.memory.search.messages(text, **limits)
             place.memory.search._driver = place.memory._driver

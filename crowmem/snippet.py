@@ -18,7 +18,7 @@ BEFORE = 40  # characters shown before the first match
 OPEN, CLOSE, MORE = "«", "»", "…"
 
 _MATCHES = 40  # of one word; the best place among these is shown
-_TRIES = 4000  # places of one word's letters looked at, within other words too: a megabyte of "banana" has 200,000 of an "a"
+_TRIES = 4000  # places of one word's letters looked at, within other words too: "banana" has three of an "a"
 _PIECE, _READ = 1 << 12, 1 << 18  # characters read at once, and at most, of text that is not ASCII or has stems
 _HALF = re.compile("[\0\ud800-\udfff]")
 

@@ -89,8 +89,8 @@ class Search(Repository[M]):
             exhaustive: rank every match, however long that takes.
 
         Returns:
-            Hits by score (lower is better; BM25 as FTS5 computes it, the same on both databases), then newest first. Where
-            the newest messages are ranked, those that older ones add stand after them: pages fit together.
+            Hits by score (lower is better; BM25 as FTS5 computes it, the same on both databases), then newest first.
+            Where the newest messages are ranked, those that older ones add stand after them: pages fit together.
 
         Raises:
             InvalidValue: an argument outside its range.
