@@ -123,7 +123,7 @@ lock: $(VENV)/check.stamp ## pin every dependency again, with hashes and without
 # The measurements start servers as the tests do, so they find the tests' modules too.
 BENCH := PYTHONPATH=.:tests $(BIN)/python bench
 
-SUBJECTS := append load sessions startup writers growth import_ images tapes search relevance claim
+SUBJECTS := append load sessions startup writers growth import_ copy_ images tapes search relevance claim
 
 bench: $(VENV)/bench.stamp ## every measurement: a table each, and JSON lines under bench/results
 	@mkdir -p bench/results
