@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +21,7 @@ from crowmem.operation import drive
 from crowmem.repositories.copies import MESSAGES, TABLES, Copies, Table, message_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from crowmem.memory import Memory
     from crowmem.operation import Sync
@@ -170,11 +170,13 @@ def _copy_messages(reading: Copies[Sync], writing: Copies[Sync], progress: Calla
     total = reading.last_message()
     stem, dialect = writing._store.stem, writing._driver.dialect
     rows = 0
-    for batch in _ahead(message_batch(found, stem, dialect) for found in _gathered(_pages(reading, MESSAGES, (last,)))):
-        writing.put_messages(batch)
-        rows += len(batch.rows)
-        if progress:
-            progress(batch.rows[-1][0], total)
+    found = _gathered(_pages(reading, MESSAGES, (last,)))
+    with closing(_ahead(message_batch(some, stem, dialect) for some in found)) as batches:
+        for batch in batches:
+            writing.put_messages(batch)
+            rows += len(batch.rows)
+            if progress:
+                progress(batch.rows[-1][0], total)
     return rows
 
 
@@ -192,7 +194,7 @@ def _gathered(pages: Iterator[list[tuple[Any, ...]]]) -> Iterator[list[tuple[Any
         yield found
 
 
-def _ahead(items: Iterator[T]) -> Iterator[T]:
+def _ahead(items: Iterator[T]) -> Generator[T, None, None]:
     """The same items, each made while the one before it is at work: the two stores seldom wait for the same thing."""
     from concurrent.futures import ThreadPoolExecutor
 
