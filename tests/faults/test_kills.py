@@ -150,8 +150,9 @@ def test_killed_writers_lose_nothing_and_leave_nothing_half_written(
     tally(kills=AT_ONCE * rounds, acknowledged=acknowledged, lost=len(wrong))
     assert wrong == []
     with Memory.open(url) as memory:
-        assert memory.status().rows["messages"] >= acknowledged
-        assert sum(info.message_count for info in memory.sessions.list(limit=1000)) == 0  # no agent rows were made
+        total = memory.status().rows["messages"]
+        assert total >= acknowledged
+        assert sum(info.message_count for info in memory.sessions.list(limit=1000)) == total
         sound(memory)
 
 
@@ -210,13 +211,13 @@ def views(url: str) -> dict[str, Any]:
 def test_killed_importers_go_on_and_import_everything_once(
     url: str, kills: int, tmp_path: Path, tally: Callable[..., None], sound: Callable[[Memory], None]
 ) -> None:
-    histories = str(shared_data("transcripts"))
+    histories = str(shared_data("transcripts") if kills > 10 else ROOT / "examples" / "transcripts")
     whole = str(tmp_path / "whole.db")
     with Memory.open(whole) as memory:
         started = time.monotonic()
         messages = import_paths(memory, [histories]).messages_added
         took = time.monotonic() - started
-    assert messages > 100
+    assert messages > 20
     left, imports = kills, 0
     while left:
         imports += 1
