@@ -78,6 +78,7 @@ class Mail(RuleBasedStateMachine):
             while held := store.mailbox.lease(box, "cleaner", limit=1000):
                 store.mailbox.ack_many(held)
             let_time_pass(store, 1000)
+            store.mailbox.claim(box)  # what was leased for the last time is dead only now
             for one in store.mailbox.dead(box):
                 store.mailbox.revive(one.id)
             store.mailbox.claim(box)

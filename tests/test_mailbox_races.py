@@ -224,6 +224,35 @@ def test_a_killed_consumer_has_had_its_attempt(store, url):
 # --- plans, histories, snapshots (PostgreSQL) ---
 
 
+def test_an_acknowledgement_that_meets_a_renewal_counts(pg_clean):
+    """The one round trip looks for the row where it was; it has moved meanwhile, and the lease still holds."""
+    with Memory.open(pg_clean) as memory, psycopg.connect(pg_clean) as other, ThreadPoolExecutor(1) as pool:
+        first, second = memory.mailbox.send("a", "x"), memory.mailbox.send("a", "y")
+        held = memory.mailbox.lease("a", "w")
+        other.execute("update task_deliveries set due_at = due_at + interval '1 minute' where id = %s", [first.id])
+        leasing = pool.submit(lambda: memory.mailbox.lease("a", "w", ack=held))
+        with psycopg.connect(pg_clean, autocommit=True) as looker:
+            while not looker.execute("select 1 from pg_stat_activity where wait_event_type = 'Lock'").fetchall():
+                time.sleep(0.001)
+        other.commit()
+        assert [row.id for row in leasing.result()] == [second.id]
+        assert memory.mailbox.get(first.id).status == "delivered"
+
+
+def test_leases_of_several_tokens_are_acknowledged_together(url):
+    with Memory.open(url) as memory:
+        memory.mailbox.send_many("a", ["1", "2", "3"])
+        lost = memory.mailbox.lease("a", "w")
+        let_time_pass(memory, 100)
+        held = memory.mailbox.lease("a", "w", limit=3)
+        assert sorted(one.lease_token for one in held) == [1, 1, 2]
+        after = memory.mailbox.send("a", "4")
+        assert [one.id for one in memory.mailbox.lease("a", "w", ack=held)] == [after.id]
+        assert memory.mailbox.count("a") == {"pending": 0, "waiting": 0, "leased": 1, "delivered": 3, "dead": 0}
+        with pytest.raises(LeaseLost):
+            memory.mailbox.lease("a", "w", ack=[*lost, *held])
+
+
 def test_a_limit_holds_whatever_the_planner_thinks(pg_clean):
     with Memory.open(pg_clean) as memory:
         memory.mailbox.send_many("a", ["x"] * 2000)
@@ -273,27 +302,9 @@ def test_plans_after_200_000_finished_items(long_history, name, mode):
     from crowmem.repositories import mailbox
 
     bound = next(one for one in vars(mailbox).values() if getattr(one, "name", "") == name)
-    values = {
-        "address": "a",
-        "mark": 0,
-        "priority": "high" if "urgent" in name else None,
-        "limit": 1,
-        "worker": "w",
-        "lease_us": 1000,
-        "ids": [1],
-        "tokens": [1],
-        "max_attempts": 5,
-    }
-    types = {
-        "address": "text", "mark": "bigint", "priority": "text", "limit": "bigint", "worker": "text",
-        "lease_us": "bigint", "ids": "bigint[]", "tokens": "bigint[]", "max_attempts": "integer",
-    }  # fmt: skip
     with psycopg.connect(long_history) as other:
-        text = bound.texts["postgres"].replace("main.", "public.")
-        declared = ", ".join(types[param] for param in bound.params)
+        given = _prepare_pinned(other, bound, "high" if "urgent" in name else None).replace("'b'", "'a'")
         other.execute(f"set plan_cache_mode = {mode}")
-        other.execute(f"prepare pinned ({declared}) as {text}".encode())
-        given = ", ".join(psycopg.sql.Literal(values[param]).as_string(other) for param in bound.params)
         other.execute(f"execute pinned ({given})".encode())  # the first one also reads the catalog
         cursor = other.execute(f"explain (analyze, buffers, timing off) execute pinned ({given})".encode())
         plan = "\n".join(line for (line,) in cursor)
@@ -302,6 +313,45 @@ def test_plans_after_200_000_finished_items(long_history, name, mode):
     assert "Seq Scan" not in plan, plan
     buffers = int(plan.split("shared hit=")[1].split()[0].rstrip("\n"))
     assert buffers <= 40, plan
+
+
+@pytest.mark.parametrize("name", [name for name in PINNED if name not in ("mailbox_pending", "mailbox_dead")])
+def test_the_general_plan_is_no_dearer_than_one_made_for_a_call(long_history, name):
+    """Otherwise every call is planned anew, which costs more than the call: with 300,000 rows waiting it once was."""
+    from crowmem.repositories import mailbox
+
+    bound = next(one for one in vars(mailbox).values() if getattr(one, "name", "") == name)
+    costs = {}
+    with psycopg.connect(long_history) as other:
+        given = _prepare_pinned(other, bound, "high" if "urgent" in name else None)
+        for mode in ("force_generic_plan", "force_custom_plan"):
+            other.execute(f"set plan_cache_mode = {mode}")
+            [[first], *_] = other.execute(f"explain execute pinned ({given})".encode()).fetchall()
+            costs[mode] = float(first.split("..")[1].split()[0])
+    assert costs["force_generic_plan"] == pytest.approx(costs["force_custom_plan"], rel=0.001)
+
+
+def _prepare_pinned(other, bound, priority):
+    """Prepare a statement as `pinned`; what to execute it with."""
+    values = {
+        "address": "b",
+        "mark": 0,
+        "priority": priority,
+        "limit": 1,
+        "worker": "w",
+        "lease_us": 1000,
+        "ids": [1],
+        "token": 1,
+        "max_attempts": 5,
+    }
+    types = {
+        "address": "text", "mark": "bigint", "priority": "text", "limit": "bigint", "worker": "text",
+        "lease_us": "bigint", "ids": "bigint[]", "token": "bigint", "max_attempts": "integer",
+    }  # fmt: skip
+    declared = ", ".join(types[param] for param in bound.params)
+    text = bound.texts["postgres"].replace("main.", "public.")
+    other.execute(f"prepare pinned ({declared}) as {text}".encode())
+    return ", ".join(psycopg.sql.Literal(values[param]).as_string(other) for param in bound.params)
 
 
 def test_the_high_one_behind_50_000_low_ones(long_history):
@@ -350,6 +400,23 @@ def test_a_claim_outlasts_another_writers_lock(tmp_path):
         other.execute("commit")
         assert [row.id for row in found.result()] == [sent.id]
         claiming.shutdown()
+        other.close()
+
+
+@pytest.mark.slow
+def test_a_claim_outlasts_a_lock_of_six_seconds(tmp_path):
+    import apsw
+
+    with Memory.open(tmp_path / "crow.db", busy_timeout_s=10) as memory:
+        sent = memory.mailbox.send("a", "x")
+        other = apsw.Connection(str(tmp_path / "crow.db"))
+        other.execute("begin immediate")
+        began = time.monotonic()
+        ending = threading.Timer(6, lambda: other.execute("commit"))
+        ending.start()
+        assert [row.id for row in memory.mailbox.claim("a", limit=1)] == [sent.id]
+        assert time.monotonic() - began > 5.9
+        ending.join()
         other.close()
 
 

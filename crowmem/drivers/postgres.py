@@ -58,7 +58,7 @@ class BlockingPostgres:
             self._pool = ConnectionPool(
                 self.settings.pool_conninfo,
                 kwargs={**self.settings.pool_arguments, "cursor_factory": RawCursor},
-                min_size=1,
+                min_size=0,  # with one, the first caller would find it on its way and have a second one made
                 max_size=self.settings.pool_size,
                 open=True,
                 configure=self._configure,
@@ -282,7 +282,7 @@ class AsyncPostgres:
             self._pool = AsyncConnectionPool(
                 self.settings.pool_conninfo,
                 kwargs={**self.settings.pool_arguments, "cursor_factory": AsyncRawCursor},
-                min_size=1,
+                min_size=0,  # with one, the first caller would find it on its way and have a second one made
                 max_size=self.settings.pool_size,
                 open=False,
                 configure=self._configure,

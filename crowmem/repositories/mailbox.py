@@ -314,15 +314,18 @@ class Mailbox(Repository[M]):
         mark = 0 if self._driver.in_transaction else box.start(priority, now)
         params = {"address": address, "priority": priority, "limit": limit, "mark": mark, **extra}
         urgent = priority is not None and priority != "low"
-        if self._driver.dialect == "postgres" and not urgent:
-            rows = await self._driver.run(ACK_LEASE, {**params, **_pairs(held)})
-            if rows and not rows[0][-1]:  # a row without a token names a lease that was lost
-                lost = {row[0] for row in rows}
-                _raise_lost(held, {one.id for one in held if one.id not in lost})
-        else:
+        lease = LEASE_URGENT if urgent else LEASE
+        token = held[0].lease_token
+        alike = self._driver.dialect == "postgres" and not urgent and all(one.lease_token == token for one in held)
+        if alike:
+            rows = await self._driver.run(ACK_LEASE, {**params, "ids": [one.id for one in held], "token": token})
+            if rows and not rows[0][-1]:  # a row without a token names one that was not acknowledged
+                left = {row[0] for row in rows}
+                held, alike = [one for one in held if one.id in left], False
+        if not alike:
             async with self._driver.transaction() as tx:
                 acked = await self._ack_on(tx, held)
-                rows = await tx.run(LEASE_URGENT if urgent else LEASE, params) if len(acked) == len(held) else []
+                rows = await tx.run(lease, params) if len(acked) == len(held) else []
             _raise_lost(held, acked)
         if rows:
             self._took(rows, priority, box)
@@ -562,15 +565,32 @@ def _claimed(address: str, rows: list[tuple[Any, ...]]) -> list[Delivery]:
 
 def _leases(address: str, worker: str, rows: list[tuple[Any, ...]]) -> list[LeasedDelivery]:
     """As `_claimed`, of leases; all of one call end together."""
-    stamps: dict[Any, Any] = {None: None}
+    stamps: dict[Any, Any] = {}
     found = []
     for delivery_id, task_id, priority, content, created_at, delivered_at, attempts, due_at, last_error, token in rows:
-        for stamp in (created_at, delivered_at, due_at):
-            if stamp not in stamps:
-                stamps[stamp] = moment(stamp)
-        made, taken, ends = stamps[created_at], stamps[delivered_at], stamps[due_at]
-        about = (delivery_id, address, task_id, priority, content, "leased", made, taken, attempts, ends, last_error)
-        found.append(LeasedDelivery(*about, token, worker))
+        made, ends = stamps.get(created_at), stamps.get(due_at)
+        if made is None:
+            made = stamps[created_at] = moment(created_at)
+        if ends is None:
+            ends = stamps[due_at] = moment(due_at)
+        taken = None if delivered_at is None else moment(delivered_at)
+        found.append(
+            LeasedDelivery(
+                delivery_id,
+                address,
+                task_id,
+                priority,
+                content,
+                "leased",
+                made,
+                taken,
+                attempts,
+                ends,
+                last_error,
+                token,
+                worker,
+            )
+        )
     return found
 
 
@@ -580,6 +600,8 @@ def _leased(name: str, values: Any) -> list[LeasedDelivery]:
         if not isinstance(one, LeasedDelivery):
             place = name if name == "delivery" else f"{name}[{number}]"
             raise InvalidValue(f"{place} is of type {type(one).__name__}, expected what lease returned")
+    if len({one.id for one in found}) == len(found):
+        return found
     return list({(one.id, one.lease_token): one for one in found}.values())
 
 

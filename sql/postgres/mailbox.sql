@@ -40,7 +40,7 @@ update main.task_deliveries set status = 'delivered', attempts = attempts + 1,
 where ctid = any(array(
     select ctid from main.task_deliveries
     where session_id = (select cast(:address as text)) and status = 'pending' and pos > (select cast(:mark as bigint))
-        and (cast(:priority as text) is null or priority = :priority)
+        and coalesce(priority = (select cast(:priority as text)), true)
     order by pos
     limit (select cast(:limit as bigint))
     for update skip locked
@@ -71,7 +71,7 @@ update main.task_deliveries set status = 'leased', attempts = attempts + 1, leas
 where ctid = any(array(
     select ctid from main.task_deliveries
     where session_id = (select cast(:address as text)) and status = 'pending' and pos > (select cast(:mark as bigint))
-        and (cast(:priority as text) is null or priority = :priority)
+        and coalesce(priority = (select cast(:priority as text)), true)
     order by pos
     limit (select cast(:limit as bigint))
     for update skip locked
@@ -96,39 +96,39 @@ returning id, task_id, priority, content, created_at, delivered_at, attempts,
     cast(date_part('epoch', due_at) * 1000000 as bigint), last_error, lease_token;
 
 -- name: mailbox_ack_lease :many int, text, text, text, text, text, int, int, text, int
--- Finish leased deliveries (:ids with :tokens) and lease the next ones, in one round trip. When a lease was lost nothing new is
--- leased, and the lost ones come back with their ids alone, as lost.
+-- Finish leased deliveries (:ids, all leased with the same :token) and lease the next ones, in one round trip. When one of them
+-- was not finished nothing new is leased, and those come back with their ids alone: their leases are lost, or another change was
+-- committed meanwhile, which mailbox_ack_many tells apart.
 -- only: postgres; SQLite does the two in one transaction, which costs it nothing.
 -- plan: task_deliveries_ready
-with held as materialized (
-    select t.id from main.task_deliveries t
-    join unnest((select cast(:ids as bigint[])), (select cast(:tokens as bigint[]))) as given (id, token) on given.id = t.id
-    where t.status = 'leased' and t.lease_token = given.token
-    order by t.id
-    for update of t
-),
-acked as (
+with acked as (
     update main.task_deliveries set status = 'delivered', due_at = null, last_error = null,
         delivered_at = (select to_char(statement_timestamp() at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"'))
-    where id = any(array(select id from held))
+    where ctid = any(array(
+        select ctid from main.task_deliveries
+        where id = any((select cast(:ids as bigint[]))::bigint[]) and status = 'leased' and lease_token = (select cast(:token as bigint))
+        order by id
+        for update
+    ))
+    returning id
 ),
 next as (
     update main.task_deliveries set status = 'leased', attempts = attempts + 1, lease_token = lease_token + 1,
         lease_worker = :worker, due_at = (select clock_timestamp() + cast(:lease_us as bigint) * interval '1 microsecond')
-    where (select count(*) from held) = (select cardinality(cast(:ids as bigint[]))) and ctid = any(array(
-    select ctid from main.task_deliveries
-    where session_id = (select cast(:address as text)) and status = 'pending' and pos > (select cast(:mark as bigint))
-        and (cast(:priority as text) is null or priority = :priority)
-    order by pos
-    limit (select cast(:limit as bigint))
-    for update skip locked
+    where (select count(*) from acked) = (select cardinality(cast(:ids as bigint[]))) and ctid = any(array(
+        select ctid from main.task_deliveries
+        where session_id = (select cast(:address as text)) and status = 'pending' and pos > (select cast(:mark as bigint))
+            and coalesce(priority = (select cast(:priority as text)), true)
+        order by pos
+        limit (select cast(:limit as bigint))
+        for update skip locked
     ))
     returning id, task_id, priority, content, created_at, delivered_at, attempts,
         cast(date_part('epoch', due_at) * 1000000 as bigint) as due_us, last_error, lease_token
 )
 select given.id, '', '', '', '', null, 0, null, null, 0
 from unnest((select cast(:ids as bigint[]))) as given (id)
-where given.id not in (select id from held)
+where given.id not in (select id from acked)
 union all
 select next.* from next;
 
@@ -197,7 +197,7 @@ returning status;
 -- Which of the addresses have a delivery to hand out, 0, or will have one: microseconds from now. Others have no row.
 -- differs: lists come as arrays.
 select given.address, next.due
-from unnest(cast(:topics as text[])) as given (address)
+from unnest((select cast(:topics as text[]))) as given (address)
 cross join lateral (
     select 0::bigint as due where exists (
         select from main.task_deliveries where session_id = given.address and status = 'pending')
