@@ -123,6 +123,7 @@ class Status:
         rows: row counts by table.
         images: the image store in use and its spool.
         search: the index: documents, messages not indexed yet, messages partly indexed.
+        warnings: what makes the store slower and can be helped, in plain words; [] when there is nothing.
     """
 
     dialect: str
@@ -135,6 +136,7 @@ class Status:
     rows: dict[str, int]
     images: dict[str, Any]
     search: dict[str, Any]
+    warnings: list[str]
 
 
 @dataclass(frozen=True, slots=True)

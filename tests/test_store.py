@@ -306,3 +306,25 @@ def test_a_server_that_ends_the_connection_is_noticed_before_use(backend: Any) -
         except Unavailable:
             assert time.monotonic() < deadline
     assert memory.messages.load("s-1-1") == [{"n": 1}, {"n": 2}]
+
+
+def test_status_warns_of_an_old_snapshot(pg_fresh, monkeypatch, capsys):
+    import psycopg
+
+    from crowmem.cli import main
+    from crowmem.repositories import store
+
+    with Memory.open(pg_fresh) as memory, psycopg.connect(pg_fresh, application_name="a report") as other:
+        other.execute("select 1")  # a transaction that read nothing since holds nothing back
+        monkeypatch.setattr(store, "OLD_S", 0)
+        assert memory.status().warnings == []
+        other.rollback()
+        other.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        other.execute("select count(*) from messages")
+        [warning] = memory.status().warnings
+        assert "a report" in warning
+        assert f"process {other.info.backend_pid} " in warning
+        assert main(["--db", pg_fresh, "status"]) == 0
+        assert "a report" in capsys.readouterr().out
+        monkeypatch.setattr(store, "OLD_S", 60)
+        assert memory.status().warnings == []

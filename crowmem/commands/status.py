@@ -26,10 +26,14 @@ def run(args: argparse.Namespace) -> None:
         put_json(status)
         return
     paint = Paint.of(sys.stdout)
+    warnings = status.pop("warnings")
     shown = {name: value for name, value in _flat(status) if value != ""}
     wide = max(map(len, shown), default=0)
     for name, value in shown.items():
         put_line(f"{paint(f'{name:<{wide}}', 'dim')}  {value}")
+    label = paint("warning".ljust(wide), "red")
+    for warning in warnings:
+        put_line(f"{label}  {one_line(warning)}")
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:

@@ -24,6 +24,9 @@ INDEX = statement("store_index")
 PROBLEMS = statement("store_problems")
 DEEP_PROBLEMS = statement("store_problems_deep")
 BACKUP = statement("store_backup")
+OLD_SNAPSHOTS = statement("store_old_snapshots")
+
+OLD_S = 60  # a snapshot that is held longer than this is worth a word
 
 
 class Stores(Repository[M]):
@@ -46,7 +49,17 @@ class Stores(Repository[M]):
             rows=dict(await self._many(ROWS)),
             images=await image_status(self._driver, self._store),
             search={"documents": documents, "lagging": lagging, "partly": partly, "stem": self._store.stem},
+            warnings=await self._warnings(),
         )
+
+    async def _warnings(self) -> list[str]:
+        if self._driver.dialect == "sqlite":
+            return []
+        return [
+            f"a transaction has been open for {seconds:,} s (process {pid} of the server, {name or 'no name'}): the "
+            "rows that mailboxes finish meanwhile cannot be cleared away, and claims get slower; end it"
+            for pid, seconds, name in await self._many(OLD_SNAPSHOTS, older_s=OLD_S)
+        ]
 
     @operation
     async def check(self, deep: bool = False) -> list[str]:

@@ -15,6 +15,17 @@ select coalesce((select sum(docs)::bigint from main.search_stats), 0),
     (select count(*) from main.messages where indexed = 0),
     (select count(*) from main.messages where indexed = 2);
 
+-- name: store_old_snapshots :many int, int, text
+-- The oldest transaction of this database that keeps dead rows alive, when it began more than :older_s seconds ago: its process, its
+-- age in seconds, its application. A role without pg_read_all_stats sees its own transactions only.
+-- only: postgres; SQLite's readers hold nothing between calls.
+select pid, cast(extract(epoch from clock_timestamp() - xact_start) as bigint), application_name from pg_stat_activity
+where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid()
+    and (backend_xmin is not null or backend_xid is not null)
+    and xact_start <= clock_timestamp() - cast(:older_s as bigint) * interval '1 second'
+order by xact_start
+limit 1;
+
 -- name: store_problems :many text
 -- What is wrong, as far as a quick look tells.
 -- differs: an index whose building failed is not used.
