@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 FLOOR = "floor"
 OURS = "crowmem"
-PACKAGES = ("apsw", "psycopg", "psycopg-pool", "crow-cli", "procrastinate", "pgqueuer", "huey", "litequeue")
+PACKAGES = ("apsw", "psycopg", "psycopg-pool", "crow-cli", "procrastinate", "pgqueuer", "pgmq", "huey", "litequeue")
 
 
 def arguments(about: str, **more: Any) -> argparse.ArgumentParser:

@@ -8,6 +8,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from queues import connect
+
 from crowmem import Memory
 
 if TYPE_CHECKING:
@@ -52,6 +54,37 @@ def _wait(place: Place, box: str, count: int, woken: Any) -> None:
             woken.put(0.0)
             while not memory.mailbox.wait(box, timeout_s=30):
                 continue
+            woken.put(time.perf_counter())
+
+
+def bare_delays_ms(place: Place, count: int) -> list[float]:
+    """The same between two processes with nothing but an insert, a NOTIFY after it and a connection that listens."""
+    context = multiprocessing.get_context("forkserver")
+    woken: Any = context.Queue()
+    waiter: Any = context.Process(target=_listen, args=(place, count, woken), daemon=True)
+    with connect(place) as connection:
+        connection.execute("create table if not exists bare (id bigserial primary key, content text)")
+        waiter.start()
+        delays = []
+        for _ in range(count):
+            woken.get(timeout=60)  # it is about to sleep
+            time.sleep(0.06)
+            connection.execute("insert into bare (content) values ('x')")
+            sent = time.perf_counter()
+            connection.execute("notify bare")
+            delays.append((woken.get(timeout=60) - sent) * 1000)
+        waiter.join()
+        connection.execute("drop table bare")
+    return sorted(max(0.0, delay) for delay in delays)
+
+
+def _listen(place: Place, count: int, woken: Any) -> None:
+    with connect(place) as connection:
+        connection.execute("listen bare")
+        for _ in range(count):
+            woken.put(0.0)
+            list(connection.notifies(timeout=30, stop_after=1))
+            connection.execute("select count(*) from bare where id = 0")  # a waiter looks whether the word is true
             woken.put(time.perf_counter())
 
 
