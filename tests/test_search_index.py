@@ -62,9 +62,22 @@ def test_rows_that_another_program_writes_are_found(backend: Any, memory: Any) -
 
 def test_a_session_that_another_program_wrote_gets_its_title(backend: Any, memory: Any) -> None:
     memory.agents.create("other-1-1", "other")
-    foreign(backend, insert("system words"), insert("please fix the build"), insert("thanks"))
-    memory.search.messages("anything")
-    assert memory.sessions.get("other").title == "please fix the build"
+    memory.messages.add_many("s-1-1", [{"role": "user", "content": "ours"}, {"role": "assistant", "content": None}])
+    foreign(backend, insert("system words"))
+    assert memory.sessions.get("other").title is None
+    foreign(backend, insert("please fix the build"), insert("thanks"))
+
+    def titles(**arguments: Any) -> dict[str, str | None]:
+        return {info.session_id: info.title for info in memory.sessions.list(**arguments)}
+
+    for _ in range(2):  # before a search, and after it has indexed and named it
+        assert memory.sessions.get("other").title == "please fix the build"
+        for arguments in ({}, {"include_forks": True}):
+            assert titles(**arguments) == {"other": "please fix the build", "s": None}
+        assert titles(cwd="/tmp") == {"other": "please fix the build"}
+        memory.search.messages("anything")
+    memory.sessions.set_title("other", None)
+    assert memory.sessions.get("other").title is None
 
 
 def test_rows_that_are_no_message_stay_and_harm_nothing(backend: Any, memory: Any) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from crowmem.branches import delete_tapes
+from crowmem.content import title
 from crowmem.errors import InvalidValue
 from crowmem.ids import parse_agent_id
+from crowmem.indexing import stored
 from crowmem.leasing import LOCK
 from crowmem.locks import SessionLock
 from crowmem.operation import M, Repository, operation
@@ -26,6 +29,7 @@ LIST_CWD = statement("session_list_cwd", SessionInfo)
 GET = statement("session_get", SessionInfo)
 EXISTS = statement("session_exists")
 TITLE = statement("session_title")
+UNNAMED = statement("session_unnamed")
 DELETE_MESSAGES = statement("session_delete_messages")
 DELETE_TASKS = statement("session_delete_tasks")
 DELETE_DELIVERIES = statement("session_delete_deliveries")
@@ -78,8 +82,22 @@ class Sessions(Repository[M]):
         }
         directory = check_optional_text("cwd", cwd, limit=1 << 20)
         if directory is not None:
-            return await self._many(LIST_CWD, cwd=directory, forks=int(bool(include_forks)), **page)
-        return await self._many(LIST_ALL if include_forks else LIST_TRUNK, **page)
+            found = await self._many(LIST_CWD, cwd=directory, forks=int(bool(include_forks)), **page)
+        else:
+            found = await self._many(LIST_ALL if include_forks else LIST_TRUNK, **page)
+        return await self._named(found)
+
+    async def _named(self, found: builtins.list[SessionInfo]) -> builtins.list[SessionInfo]:
+        """With titles for sessions of other programs, which no search has indexed and named yet."""
+        unnamed = [info.session_id for info in found if info.title is None and info.message_count > 1]
+        if not unnamed:
+            return found
+        rows = await self._many(UNNAMED, session_ids=unnamed)
+        titles = {session_id: title(stored(data)) for session_id, data in reversed(rows)}
+        return [
+            replace(info, title=titles[info.session_id]) if info.title is None and info.session_id in titles else info
+            for info in found
+        ]
 
     @operation
     async def get(self, session_id: str) -> SessionInfo | None:
@@ -88,7 +106,8 @@ class Sessions(Repository[M]):
         Args:
             session_id: the session's name.
         """
-        return await self._one(GET, session_id=check_text("session_id", session_id, empty=True))  # type: ignore[no-any-return]
+        found = await self._many(GET, session_id=check_text("session_id", session_id, empty=True))
+        return (await self._named(found))[0] if found else None
 
     @operation
     async def exists(self, wire_id: str) -> bool:

@@ -12,3 +12,16 @@ insert into main.stray_agents (agent_id, session_id, agent_idx, fork_idx)
 select cast(:agent_id as text), p.session_id, p.agent_idx, p.fork_idx from main.crowmem_place(:agent_id) p
 where not exists (select 1 from main.agents where agent_id = :agent_id)
 on conflict (agent_id) do nothing;
+
+-- name: session_unnamed :many text, text
+-- Of some sessions those without a title whose second message another program wrote, with that message, which is to name them:
+-- it is not indexed yet, or it would have given its title then.
+-- differs: a list comes as an array.
+-- plan: ix_messages_agent_id
+select s.session_id, cast(m.data as text)
+from main.session_summaries s
+join main.session_agents a on a.session_id = s.session_id and a.agent_idx = 1 and a.fork_idx = 1
+join main.messages m on m.id = (
+    select n.id from main.messages n where n.agent_id = a.agent_id order by n.id limit 1 offset 1)
+where s.session_id = any(:session_ids) and s.title is null and s.first_messages > 1 and m.indexed = 0
+order by m.id;
