@@ -70,7 +70,7 @@ class Claims:
         if known.needs and importlib.util.find_spec(known.needs) is None:
             self.report.row(case, side, skipped="not installed")
             return None
-        items = int(self.seconds * (40_000 if batch == 1 else 150_000 if batch == 10 else 250_000))
+        items = int(self.seconds * (40_000 if batch == 1 else 100_000 if batch == 10 else 150_000))
         items = items // 4 if known.needs else items
         form = side in ("crow-cli", "crowmem private")
         boxes = max(1, items // batch) if form else 1 if hot else claimers
@@ -102,7 +102,7 @@ class Claims:
         program = getattr(server, "programs", Path("/nowhere")) / "pgbench"
         if not program.is_file():
             return None
-        items = int(self.seconds * (60_000 if batch == 1 else 400_000))
+        items = int(self.seconds * (60_000 if batch == 1 else 300_000))
         SIDES["floor"].fill(place, items, 1 if hot else claimers)
         box = "'box0'" if hot else "'box' || :client_id"
         with tempfile.NamedTemporaryFile("w", suffix=".sql") as script:
