@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import TYPE_CHECKING, Any
 
 import ledger
@@ -25,6 +26,12 @@ PER_PROCESS = f"crowmem_test_{os.getpid()}_"  # two runs may share one server
 
 
 ledger.watch()
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C reach the programs under test also where a shell started the tests with ``&``, which ignores it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
