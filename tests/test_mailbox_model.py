@@ -296,7 +296,7 @@ class Mail(RuleBasedStateMachine):
             assert [mail.id for mail in self.stores[1].mailbox.pending(box)] == mine
 
 
-@pytest.mark.parametrize("schedules", [60, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("schedules", [60, pytest.param(1000, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])])
 @pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
 def test_every_schedule_agrees_with_the_model(
     dialect: str, schedules: int, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
