@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ PIECES = _PIECES.split()
 _COMMON = "running runs sessions indexed organization the error session memory table index commit a b c main py src"
 COMMON = _COMMON.split()
 _RANGES = ((1, 0x250), (0x250, 0x3000), (0x3000, 0xA000), (0xA000, 0x11000), (0x10000, 0x30000), (0x30000, 0x110000))
+_TWO_HALVES = re.compile("[\ud800-\udbff](?=[\udc00-\udfff])")  # side by side they are refused
 _GLUE = (" ", " ", " ", "\n", "\t", "", "-", "/", ".", "，")
 
 
@@ -40,7 +42,7 @@ def piece(rng: random.Random) -> str:
 def text(rng: random.Random) -> str:
     """A text of no words to thousands."""
     count = rng.choice((0, 1, 3, 8, 20, 60)) if rng.random() < 0.97 else rng.randint(300, 3000)
-    return "".join(piece(rng) + rng.choice(_GLUE) for _ in range(count))
+    return _TWO_HALVES.sub(" ", "".join(piece(rng) + rng.choice(_GLUE) for _ in range(count)))
 
 
 def giants() -> list[str]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
 import sys
 import threading
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import apsw
 import pytest
 from data import shared_data
 from test_ingest import contents, line
@@ -121,8 +121,8 @@ def test_full_pipes_on_both_sides_stop_nobody(spy: type[Spy], tmp_path: Path, mo
         for file in files:
             with file.open("a") as stream:
                 stream.write(line("user", 2, "y" * 300_000, sessionId=f"s-{file.stem}"))
-        with sqlite3.connect(tmp_path / "crow.db") as connection:  # jobs that are larger than a pipe
-            connection.execute("update import_sources set state = json_set(state, '$.filler', ?)", ("z" * 500_000,))
+        connection = apsw.Connection(str(tmp_path / "crow.db"))  # jobs that are larger than a pipe
+        connection.execute("update import_sources set state = json_set(state, '$.filler', ?)", ("z" * 500_000,))
         connection.close()
         assert import_paths(memory, files).messages_added == 12
     assert len(spy.started) == 2
