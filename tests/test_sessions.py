@@ -11,7 +11,7 @@ import pytest
 from test_search_index import foreign, insert
 
 from crowmem import Memory
-from crowmem.errors import InvalidValue
+from crowmem.errors import InvalidValue, NotFound
 from crowmem.scope import agent_parts
 
 
@@ -259,6 +259,56 @@ def test_delete_takes_what_another_transaction_commits_meanwhile(pg_clean: str) 
         assert memory.search.messages("latecomer") == []
         memory.agents.create("s-1-1", "s")
         assert [info.message_count for info in memory.sessions.list()] == [0]
+
+
+@pytest.mark.parametrize("has_row", [True, False])
+def test_a_row_of_another_program_that_waited_for_the_deletion_is_counted(pg_clean: str, has_row: bool) -> None:
+    with (
+        Memory.open(pg_clean) as memory,
+        psycopg.connect(pg_clean, autocommit=True) as watch,
+        psycopg.connect(pg_clean, autocommit=True) as other,
+    ):
+        if has_row:
+            memory.agents.create("other-1-1", "other")
+        memory.messages.add("other-1-1", {"content": "before"})
+        inserting = threading.Thread(target=other.execute, args=(insert("kangaroo"),))
+        with memory.transaction() as tx:
+            tx.sessions.delete("other")
+            inserting.start()
+            while not watch.execute("select 1 from pg_locks where not granted").fetchone():
+                continue
+        inserting.join()
+        assert [(info.session_id, info.message_count, info.agent_count) for info in memory.sessions.list()] == [
+            ("other", 1, 0)
+        ]
+        assert memory.check(deep=True) == []
+
+
+def test_a_model_is_set_in_the_order_of_locks_that_a_deletion_keeps(pg_clean: str) -> None:
+    with (
+        Memory.open(pg_clean) as memory,
+        psycopg.connect(pg_clean, autocommit=True) as watch,
+        psycopg.connect(pg_clean) as other,
+    ):
+        fill(memory, "s", day=1)
+        raised: list[Exception] = []
+
+        def set_model() -> None:
+            try:
+                memory.agents.set_model("s-1-1", "m")
+            except NotFound as error:
+                raised.append(error)
+
+        setting = threading.Thread(target=set_model)
+        other.execute("select 1 from session_summaries where session_id = 's' for update")
+        setting.start()
+        while not watch.execute("select 1 from pg_locks where not granted").fetchone():
+            continue
+        other.execute("delete from agents where agent_id = 's-1-1'")
+        other.commit()
+        setting.join()
+        assert len(raised) == 1
+        assert memory.check(deep=True) == []
 
 
 def test_a_session_whose_name_looks_like_an_agent_id_is_found_by_its_name(memory: Any) -> None:

@@ -30,6 +30,7 @@ GET = statement("session_get", SessionInfo)
 EXISTS = statement("session_exists")
 TITLE = statement("session_title")
 UNNAMED = statement("session_unnamed")
+HOLD = statement("session_hold")
 DELETE_MESSAGES = statement("session_delete_messages")
 DELETE_TASKS = statement("session_delete_tasks")
 DELETE_DELIVERIES = statement("session_delete_deliveries")
@@ -193,14 +194,11 @@ class Sessions(Repository[M]):
 
 async def _delete_messages(tx: Driver, session: dict[str, str]) -> int:
     """Delete a session's messages and its summary; others that would add to it wait until the transaction ends."""
-    strays = [{"agent_id": agent_id} for (agent_id,) in await tx.run(STRAYS, session)]
     if tx.dialect == "postgres":
-        count = len(await tx.run(DELETE_MESSAGES, session))
-        await tx.run(DELETE_SUMMARY, session)  # waits for those who are adding: now look again
-        count += len(await tx.run(DELETE_MESSAGES, session))
-    else:
-        await tx.run(DELETE_SUMMARY, session)  # so that no message that goes has to be counted
-        count = len(await tx.run(DELETE_MESSAGES, session))
+        await tx.run(HOLD, session)
+    strays = [{"agent_id": agent_id} for (agent_id,) in await tx.run(STRAYS, session)]
+    await tx.run(DELETE_SUMMARY, session)  # so that no message that goes has to be counted
+    count = len(await tx.run(DELETE_MESSAGES, session))
     if strays:  # their mail, leases and tapes are found by the note, which went with their last message
         await tx.run_batch(NOTE_STRAY, strays)
     return count

@@ -66,10 +66,6 @@ where session_id = :session_id and (cast(:fork_idx as integer) is null or fork_i
 -- The highest fork index of one agent of a session.
 select max(fork_idx) from main.agents where session_id = :session_id and agent_idx = :agent_idx;
 
--- name: agent_set_model :many text
--- Set the model of one agent; returns its id.
-update main.agents set model_identifier = :model where agent_id = :agent_id returning agent_id;
-
 -- name: agent_set_servers :many text
 -- Set the MCP servers of one agent, overwriting what was there; returns its id.
 update main.agents set mcp_servers = :servers where agent_id = :agent_id returning agent_id;

@@ -72,8 +72,7 @@ from main.session_summaries
 where session_id = :session_id;
 
 -- name: session_summary_delete :none
--- Forget a session's summary, which keeps others from adding to the session until this transaction ends, and waits for those who
--- are adding now: whoever adds a message or an agent changes this row.
+-- Forget a session's summary.
 delete from main.session_summaries where session_id = :session_id;
 
 -- name: session_delete_messages :many int

@@ -25,3 +25,10 @@ join main.messages m on m.id = (
     select n.id from main.messages n where n.agent_id = a.agent_id order by n.id limit 1 offset 1)
 where s.session_id = any(:session_ids) and s.title is null and s.first_messages > 1 and m.indexed = 0
 order by m.id;
+
+-- name: session_hold :none
+-- Keep others from adding to a session until this transaction ends, and wait for those who are adding now: whoever adds a message
+-- or an agent changes this row. It is made when there is none: a row that somebody else deletes meanwhile keeps nobody off.
+-- only: postgres; on SQLite one writes at a time.
+insert into main.session_summaries as s (session_id, all_activity) values (:session_id, '')
+on conflict (session_id) do update set all_activity = s.all_activity;

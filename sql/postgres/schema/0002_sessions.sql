@@ -108,8 +108,11 @@ from main.session_facts;
 -- here is either seen or will count itself.
 create function main.crowmem_session_mend(wanted text) returns void language plpgsql as $$
 begin
-    insert into main.session_summaries (session_id, all_activity) values (wanted, '') on conflict (session_id) do nothing;
-    perform 1 from main.session_summaries where session_id = wanted for update;
+    loop  -- another may delete the row between the two
+        insert into main.session_summaries (session_id, all_activity) values (wanted, '') on conflict (session_id) do nothing;
+        perform 1 from main.session_summaries where session_id = wanted for update;
+        exit when found;
+    end loop;
     update main.session_summaries s set
         all_activity = f.all_activity, all_messages = f.all_messages, all_agents = f.all_agents,
         trunk_activity = f.trunk_activity, trunk_messages = f.trunk_messages, trunk_agents = f.trunk_agents,
@@ -127,17 +130,17 @@ declare
 begin
     if tg_op = 'INSERT' then
         agent := new;
-        insert into main.session_summaries (session_id, all_activity, trunk_activity)
-        values (new.session_id, new.created_at, case when new.fork_idx = 1 then new.created_at else '' end)
-        on conflict (session_id) do nothing;
-        update main.session_summaries set
-            all_agents = all_agents + 1,
-            all_activity = case when all_messages = 0 then greatest(all_activity, new.created_at) else all_activity end,
-            trunk_agents = trunk_agents + (new.fork_idx = 1)::int,
-            trunk_activity = case when new.fork_idx = 1 and trunk_messages = 0
-                then greatest(trunk_activity, new.created_at) else trunk_activity end,
-            newest_agent = new.agent_id
-        where session_id = new.session_id;
+        -- one statement: another may delete the row between two
+        insert into main.session_summaries as s (session_id, all_activity, all_agents, trunk_activity, trunk_agents, newest_agent)
+        values (new.session_id, new.created_at, 1, case when new.fork_idx = 1 then new.created_at else '' end,
+            (new.fork_idx = 1)::int, new.agent_id)
+        on conflict (session_id) do update set
+            all_agents = s.all_agents + 1,
+            all_activity = case when s.all_messages = 0 then greatest(s.all_activity, new.created_at) else s.all_activity end,
+            trunk_agents = s.trunk_agents + excluded.trunk_agents,
+            trunk_activity = case when new.fork_idx = 1 and s.trunk_messages = 0
+                then greatest(s.trunk_activity, new.created_at) else s.trunk_activity end,
+            newest_agent = new.agent_id;
         delete from main.stray_agents where agent_id = new.agent_id returning * into stray;
     elsif tg_op = 'DELETE' then
         agent := old;
@@ -186,24 +189,27 @@ create trigger agents_summary_update after update of model_identifier, cwd on ma
 create function main.crowmem_messages_summary() returns trigger language plpgsql as $$
 declare
     place record;
-    has_row boolean := true;
+    trunk integer;
+    first integer;
 begin
     select a.session_id, a.agent_idx, a.fork_idx into place from main.agents a where a.agent_id = new.agent_id;
     if not found then
-        has_row := false;
         place := main.crowmem_place(new.agent_id);
-        insert into main.session_summaries (session_id, all_activity) values (place.session_id, '')
-        on conflict (session_id) do nothing;
     end if;
-    update main.session_summaries set
-        all_messages = all_messages + 1,
-        all_activity = case when all_messages = 0 then new.created_at else greatest(all_activity, new.created_at) end,
-        trunk_messages = trunk_messages + (place.fork_idx = 1)::int,
-        trunk_activity = case when place.fork_idx <> 1 then trunk_activity
-            when trunk_messages = 0 then new.created_at else greatest(trunk_activity, new.created_at) end,
-        first_messages = first_messages + (place.fork_idx = 1 and place.agent_idx = 1)::int,
-        stray = case when has_row then null else new.agent_id end
-    where session_id = place.session_id;
+    trunk := (place.fork_idx = 1)::int;
+    first := (place.fork_idx = 1 and place.agent_idx = 1)::int;
+    -- one statement, which waits for whoever deletes the session: its row is made again then, and the agent's is gone
+    insert into main.session_summaries as s
+        (session_id, all_activity, all_messages, trunk_activity, trunk_messages, first_messages, stray)
+    values (place.session_id, new.created_at, 1, case when trunk = 1 then new.created_at else '' end, trunk, first, new.agent_id)
+    on conflict (session_id) do update set
+        all_messages = s.all_messages + 1,
+        all_activity = case when s.all_messages = 0 then new.created_at else greatest(s.all_activity, new.created_at) end,
+        trunk_messages = s.trunk_messages + trunk,
+        trunk_activity = case when trunk = 0 then s.trunk_activity
+            when s.trunk_messages = 0 then new.created_at else greatest(s.trunk_activity, new.created_at) end,
+        first_messages = s.first_messages + first,
+        stray = main.crowmem_without_row(new.agent_id);
     return null;
 end $$;
 create trigger messages_summary_insert after insert on main.messages

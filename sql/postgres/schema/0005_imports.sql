@@ -67,26 +67,29 @@ create table main.import_counting (one integer not null);
 create or replace function main.crowmem_messages_summary() returns trigger language plpgsql as $$
 declare
     place record;
-    has_row boolean := true;
+    trunk integer;
+    first integer;
 begin
     if exists (select 1 from main.import_counting) then
         return null;
     end if;
     select a.session_id, a.agent_idx, a.fork_idx into place from main.agents a where a.agent_id = new.agent_id;
     if not found then
-        has_row := false;
         place := main.crowmem_place(new.agent_id);
-        insert into main.session_summaries (session_id, all_activity) values (place.session_id, '')
-        on conflict (session_id) do nothing;
     end if;
-    update main.session_summaries set
-        all_messages = all_messages + 1,
-        all_activity = case when all_messages = 0 then new.created_at else greatest(all_activity, new.created_at) end,
-        trunk_messages = trunk_messages + (place.fork_idx = 1)::int,
-        trunk_activity = case when place.fork_idx <> 1 then trunk_activity
-            when trunk_messages = 0 then new.created_at else greatest(trunk_activity, new.created_at) end,
-        first_messages = first_messages + (place.fork_idx = 1 and place.agent_idx = 1)::int,
-        stray = case when has_row then null else new.agent_id end
-    where session_id = place.session_id;
+    trunk := (place.fork_idx = 1)::int;
+    first := (place.fork_idx = 1 and place.agent_idx = 1)::int;
+    -- one statement, which waits for whoever deletes the session: its row is made again then, and the agent's is gone
+    insert into main.session_summaries as s
+        (session_id, all_activity, all_messages, trunk_activity, trunk_messages, first_messages, stray)
+    values (place.session_id, new.created_at, 1, case when trunk = 1 then new.created_at else '' end, trunk, first, new.agent_id)
+    on conflict (session_id) do update set
+        all_messages = s.all_messages + 1,
+        all_activity = case when s.all_messages = 0 then new.created_at else greatest(s.all_activity, new.created_at) end,
+        trunk_messages = s.trunk_messages + trunk,
+        trunk_activity = case when trunk = 0 then s.trunk_activity
+            when s.trunk_messages = 0 then new.created_at else greatest(s.trunk_activity, new.created_at) end,
+        first_messages = s.first_messages + first,
+        stray = main.crowmem_without_row(new.agent_id);
     return null;
 end $$;
