@@ -14,7 +14,7 @@ INSTALL = echo "$(VENV): installing lock/$(1).txt" >&2 && $(PIP_INSTALL) --requi
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast faults lint format types coverage schema wheel lock ci \
+.PHONY: help demo test test-fast test-slow faults lint format types coverage schema wheel lock ci \
         bench bench-claim bench-search bench-plots s3-demo clean
 
 # Someone's PYTHONPATH must not decide which packages the tests see.
@@ -75,6 +75,9 @@ test: $(VENV)/test.stamp ## every test, on its own PostgreSQL and S3 server
 
 test-fast: $(VENV)/test.stamp ## only what needs no server: SQLite and files
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow and not postgres and not s3" $(ARGS)
+
+test-slow: $(VENV)/test.stamp ## the long forms: 200 kills, 1,000 schedules, texts of 64 MB
+	$(BIN)/python -m pytest -m slow --ignore tests/faults $(ARGS)
 
 faults: $(VENV)/test.stamp ## kills, partitions, full disks: the slow ones too
 	$(BIN)/python -m pytest tests/faults -m "slow or not slow" $(ARGS)

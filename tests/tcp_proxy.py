@@ -100,7 +100,7 @@ class Wire:
         if self._loop.is_closed():
             return
         self._do(self._cut("refuse"))
-        self._do(self._finish_tasks())
+        self._do(self._finish())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -128,11 +128,15 @@ class Wire:
             await self._listen()
         await asyncio.sleep(0)  # sockets close one turn of the loop after they are told to
 
-    async def _finish_tasks(self) -> None:
+    async def _finish(self) -> None:
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
+        for _ in range(3):  # a connection accepted just before becomes a link one turn later, and closes one after that
+            for link in list(self._links):
+                link.reset()
+            await asyncio.sleep(0)
 
     def _count(self, *, connections: int = 0, round_trips: int = 0, to_server: int = 0, to_client: int = 0) -> None:
         seen = self._traffic
@@ -169,7 +173,7 @@ class _Link:
         if self._client is None or self._client.is_closing():
             return
         self._client.pause_reading()
-        if self._wire._mode == "reset":
+        if self._wire._mode in ("reset", "refuse"):  # it was in the queue while the listener closed
             self.reset()
         else:
             self._connecting = self._wire._loop.create_task(self._connect())
