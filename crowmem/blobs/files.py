@@ -230,11 +230,12 @@ class FileStore:
                 if file.read(len(data) + 1) != data:
                     return False
                 os.fsync(file.fileno())
-            now = time.time_ns()  # the kernel's own stamp may be some milliseconds behind, and a collector compares
-            os.utime(path, ns=(now, now))  # by name: fails when a collector has moved it aside, then it is written
+                now = time.time_ns()  # the kernel's own stamp may be some milliseconds behind, and a collector compares
+                os.utime(file.fileno(), ns=(now, now))
+                # A collector that saw the old stamp had moved the file aside before it looked, so it is not here now.
+                return os.path.samestat(os.fstat(file.fileno()), os.stat(path))  # noqa: PTH116
         except OSError:  # not there; or a bad sector, a link in a circle, no right to read: written anew in its place
             return False
-        return True
 
     def _write(self, name: str, data: bytes) -> None:
         aside = f"{self._base}.{os.urandom(8).hex()}{_TEMPORARY}"
