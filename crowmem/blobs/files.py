@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -30,7 +29,7 @@ LOOKS = 10  # for a blob that collectors move about
 LEFTOVER_S = 3600.0  # a temporary file this old belongs to a writer that died
 USERS = ".stores"
 _TEMPORARY = ".tmp"
-_OURS = re.compile(r"\.(?:[0-9a-f]{16}|[0-9a-f]{64}\.[a-z]+-[0-9a-f]{16})\.tmp")  # being written, or moved aside
+_HEX = frozenset("0123456789abcdef")
 _FLAGS = os.O_CLOEXEC
 
 T = TypeVar("T")
@@ -282,7 +281,15 @@ class FileStore:
             names = names_in(self.folder)
         except FileNotFoundError:
             return []
-        return [name for name in names if _OURS.fullmatch(name)]
+        return [name for name in names if _is_temporary(name)]
+
+
+def _is_temporary(name: str) -> bool:
+    """Whether a file is one of ours that is being written, or was moved aside."""
+    if not name.startswith(".") or not name.endswith(_TEMPORARY):
+        return False
+    key, dash, mark = name[1 : -len(_TEMPORARY)].rpartition("-")
+    return len(mark) == 16 and _HEX.issuperset(mark) and (is_key(key) if dash else True)
 
 
 def _opened(path: str | Path) -> BinaryIO:
