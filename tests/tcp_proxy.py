@@ -122,8 +122,11 @@ class Wire:
         for link in self._links:
             link.listen()
         if mode == "refuse" and self._listener is not None:
-            self._listener.close()
-            self._listener = None
+            listener, self._listener = self._listener, None
+            for handle in listener.sockets:
+                self._loop.remove_reader(handle.fileno())
+            await asyncio.sleep(0)  # Python 3.11 forgets a connection that is half accepted when the server closes
+            listener.close()
         elif mode != "refuse" and self._listener is None:
             await self._listen()
         await asyncio.sleep(0)  # sockets close one turn of the loop after they are told to
