@@ -129,7 +129,7 @@ def draw(rows: list[dict[str, Any]], picture: Picture, path: Path) -> bool:
         axis.set(title=title, xlabel=picture.x, ylabel=picture.y, xscale="log")
         axis.set_xticks(places, [f"{x:,}" for x in places])
         axis.minorticks_off()
-        axis.set_ylim(bottom=0)
+        axis.set_ylim(0, 1.15 * max(y for points in found.values() for y in points.values()))
         axis.legend(fontsize="small")
     for axis in list(axes.flat)[len(panels) :]:
         axis.set_visible(False)
