@@ -1,14 +1,21 @@
 """Bulk: thousands of messages in one call beside the floor, and the import of other programs' histories.
 
-The floor keeps the same messages in one transaction. The import has no floor: its row says how many messages and bytes
-of the shared transcripts go in a second, recognised, parsed, keyed and stored, and how many when there is nothing new.
+The floor of bulk keeps the same messages in one transaction. That of an import only parses the lines of the same files
+and inserts them in batches, without a word index: Claude Code's shared histories, repeated under new ids to 20 MB
+(``--full``: 100 MB). The whole of the shared transcripts has no floor: its row says how many messages go in a second,
+and when there is nothing new.
 
 Run: python bench/import_.py [--dialect sqlite] [--full]
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
+import re
+import statistics
 import time
+import uuid
 from typing import TYPE_CHECKING
 
 from corpus import SHARED
@@ -25,6 +32,9 @@ if TYPE_CHECKING:
 
 SIZE = 2000
 BAR = 1 / 0.9  # at least 0.9 of the floor's rate
+IMPORT_BAR = 0.6  # of the speed of a loop that only parses and inserts
+BATCH = 1000
+_IDS = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\b(?:msg|req|toolu)_\w+")
 
 
 def compare(
@@ -72,6 +82,83 @@ def import_transcripts(report: Report, dialect: str, memory: Memory, transcripts
         )
 
 
+def claude_history(place: Path, megabytes: int) -> int:
+    """Write the shared histories of Claude Code again and again, each time under new ids; how many bytes."""
+    source = SHARED / "transcripts" / "claude-code"
+    texts = {path.relative_to(source): path.read_bytes() for path in sorted(source.rglob("*.jsonl"))}
+    usable = {path: data.decode() for path, data in texts.items() if not data.startswith((b"\xff\xfe", b"\xfe\xff"))}
+    written = number = 0
+    while written < megabytes * 1_000_000:
+        number += 1
+
+        def renamed(found: re.Match[str], number: int = number) -> str:
+            text = found[0]
+            return f"{text}x{number}" if "_" in text else str(uuid.uuid5(uuid.NAMESPACE_OID, f"{text} {number}"))
+
+        for path, text in usable.items():
+            target = place / f"copy-{number}" / _IDS.sub(renamed, str(path))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            written += target.write_bytes(_IDS.sub(renamed, text).encode())
+    return written
+
+
+def parse_and_insert(place: Path, database: Path) -> None:
+    """The floor of an import."""
+    import apsw
+
+    connection = apsw.Connection(str(database))
+    connection.pragma("journal_mode", "wal")
+    connection.pragma("synchronous", "full")
+    connection.execute("create table lines (id integer primary key, file text, kind text, data text)")
+    rows: list[tuple[str, object, str]] = []
+
+    def keep() -> None:
+        with connection:
+            connection.executemany("insert into lines (file, kind, data) values (?, ?, ?)", rows).fetchall()
+        rows.clear()
+
+    for path in sorted(place.rglob("*.jsonl")):
+        with path.open(encoding="utf-8") as lines:
+            for line in lines:
+                with contextlib.suppress(ValueError):  # one of them is broken
+                    rows.append((path.name, json.loads(line).get("type"), line))
+                if len(rows) == BATCH:
+                    keep()
+    keep()
+    connection.close()
+
+
+def import_claude(report: Report, folder: Path, megabytes: int) -> None:
+    """The import of one format beside its floor, each into a new file, in turns."""
+    case = f"sqlite import {megabytes} MB of claude-code"
+    if not report.wants(case):
+        return
+    place = folder / "projects"
+    written = claude_history(place, megabytes)
+    speeds: dict[str, list[float]] = {FLOOR: [], OURS: []}
+    for turn in range(report.options.rounds):
+        for side in (FLOOR, OURS) if turn % 2 else (OURS, FLOOR):
+            database = folder / f"{side}-{turn}.db"
+            started = time.perf_counter()
+            if side == FLOOR:
+                parse_and_insert(place, database)
+            else:
+                with Memory.open(database) as memory:
+                    added = import_paths(memory, [place]).messages_added
+            speeds[side].append(written / (time.perf_counter() - started) / 1e6)
+    share = statistics.median(ours / floor for ours, floor in zip(speeds[OURS], speeds[FLOOR], strict=True))
+    report.row(case, FLOOR, mb_s=round(statistics.median(speeds[FLOOR]), 1))
+    report.row(
+        case,
+        OURS,
+        mb_s=round(statistics.median(speeds[OURS]), 1),
+        messages=added,
+        of_floor=round(share, 3),
+        bar=IMPORT_BAR,
+        holds=share >= IMPORT_BAR,
+    )
+
+
 def main() -> None:
     """Run the cases that the command line asks for."""
     options = arguments(__doc__ or "", rounds=3).parse_args()
@@ -87,6 +174,7 @@ def main() -> None:
             if transcripts.is_dir():
                 with Memory.open(folder / "import.db") as memory:
                     import_transcripts(report, "sqlite", memory, transcripts)
+                import_claude(report, folder, 100 if options.full else 20)
     if report.wants_dialect("postgres"):
         with postgres() as server:
             bare = PostgresFloor(loopback(server, "floor"))
