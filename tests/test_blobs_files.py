@@ -226,14 +226,20 @@ def test_a_put_while_the_file_is_moved_aside_is_not_lost(store, monkeypatch):
 
 def test_a_reader_finds_a_file_that_a_collector_has_moved_aside(store, monkeypatch):
     store.put(KEY, DATA)
-    plain, seen = FileStore._move_back, []
+    os.utime(store.folder / KEY, (1, 1))
+    plain, rename, seen = FileStore._move_back, Path.rename, []
+
+    def put_then_renamed(self, target):
+        FileStore(store.folder).put(KEY, DATA)
+        return rename(self, target)
 
     def looked(self, aside, path):
         seen.append((store.get(KEY), store.exists(KEY), store.exists(image_key(JPEG))))
         plain(self, aside, path)
 
     monkeypatch.setattr(FileStore, "_move_back", looked)
-    assert not store.discard(KEY, 1.0)
+    monkeypatch.setattr(Path, "rename", put_then_renamed)
+    assert not store.discard(KEY, time.time() - 60)
     assert seen == [(DATA, True, False)]
     assert store.get(KEY) == DATA
     assert store.get(image_key(JPEG)) is None
@@ -252,6 +258,12 @@ def test_a_file_touched_just_before_it_is_moved_comes_back(store, monkeypatch):
     assert not store.discard(KEY, time.time() - 60)
     assert store.get(KEY) == DATA
     assert names_in(store.folder) == [KEY]
+
+
+def test_a_young_file_is_not_moved_at_all(store, monkeypatch):
+    store.put(KEY, DATA)
+    monkeypatch.setattr(Path, "rename", lambda *_: pytest.fail("moved"))
+    assert not store.discard(KEY, time.time() - 60)
 
 
 def test_putting_and_discarding_at_once_never_loses_a_put(store):

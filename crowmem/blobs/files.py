@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 PAGE = 1000
-LOOKS = 10  # for a blob that collectors move about
+LOOKS = 3  # for a blob: one that a collector moves aside and back meanwhile may be missed once
 LEFTOVER_S = 3600.0  # a temporary file this old belongs to a writer that died
 USERS = ".stores"
 _TEMPORARY = ".tmp"
@@ -146,6 +146,9 @@ class FileStore:
         """
         path, aside = self.folder / check_key(key), self._aside(key)
         with file_errors("delete", path):
+            found = self.look(key)
+            if found is None or found.written_at >= before:
+                return False  # so that what is in use is not moved
             try:
                 path.rename(aside)
             except FileNotFoundError:
@@ -213,10 +216,9 @@ class FileStore:
                 aside = [found for found in names_in(self.folder) if found.startswith(f".{name}-")]
             except FileNotFoundError:
                 return None
-            with suppress(FileNotFoundError):  # with none aside it may have come back meanwhile
-                return use(f"{self._base}{aside[0] if aside else name}")
-            if not aside:
-                break
+            for found in aside:
+                with suppress(FileNotFoundError):
+                    return use(f"{self._base}{found}")
         return None
 
     # The two below run on every put, and text paths cost a tenth of what path objects do.
