@@ -24,7 +24,7 @@ from crowmem.importers.taking import Taking
 from crowmem.repositories.imports import ImportFacts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
     from datetime import datetime
     from typing import TypeAlias
 
@@ -92,6 +92,12 @@ class ImportReport:
             self._whole.add(skip.path)
         if len(self.skips) < SKIPS_KEPT:
             self.skips.append(skip)
+
+    def leave_out_gone(self, named: Collection[str]) -> None:
+        """Forget files that were found, but are not there any more: tools write beside and rename."""
+        gone = [one for one in self.skips if one.line == 0 and one.path not in named and not os.path.lexists(one.path)]
+        self.skips = [one for one in self.skips if one not in gone]
+        self.skipped -= len(gone)
 
     def is_skipped(self, path: str) -> bool:
         """Whether a file could not be read at all."""

@@ -134,6 +134,7 @@ class Watcher:
             if not changed and not self._owed:
                 return
         done = import_paths(self._memory, self._paths if changed is None else sorted(changed))
+        done.leave_out_gone({os.fspath(path) for path in self._paths})
         if report is not None and (done.messages_added or done.messages_grown or done.skipped or self._owed):
             report(done)
         self._owed = False

@@ -13,6 +13,7 @@ import pytest
 from crowmem import Memory
 from crowmem import watching as watching_module
 from crowmem.errors import Busy, CrowmemError, OutcomeUnknown
+from crowmem.importers import Skip
 from crowmem.importers import changes as module
 from crowmem.importers.changes import Looked, Told, changes
 from crowmem.ingest import ImportReport, import_paths
@@ -262,3 +263,22 @@ def test_without_watches_left_it_looks(tmp_path: Path, monkeypatch: pytest.Monke
     followed = changes([tmp_path])
     assert isinstance(followed, Looked)
     followed.close()
+
+
+def test_a_file_that_goes_while_it_is_read_is_not_told(
+    tmp_path: Path, watching: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = watching_module.import_paths
+
+    def after_it_went(memory: Memory, paths: Any) -> ImportReport:
+        found = plain(memory, paths)
+        found.skip(Skip(str(tmp_path / "projects" / "s-1.tmp"), 0, "No such file or directory"))
+        return found
+
+    monkeypatch.setattr(watching_module, "import_paths", after_it_went)
+    (tmp_path / "projects").mkdir()
+    (tmp_path / "projects" / "s-1.jsonl").write_text(line(1))
+    reports: list[ImportReport] = []
+    memory, _watcher = watching(tmp_path / "projects", report=reports.append)
+    until(lambda: count(memory, "s-1") == 1)
+    assert [(report.skipped, report.skips) for report in reports] == [(0, [])]
