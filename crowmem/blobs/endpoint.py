@@ -81,7 +81,7 @@ def make_client(
     from urllib3.util import Retry, Timeout
 
     class Pool(PoolManager):
-        def urlopen(self, method: str, url: str, redirect: bool = True, **more: Any) -> Any:  # type: ignore[override]
+        def urlopen(self, method: str, url: str, redirect: bool = True, **more: Any) -> Any:  # type: ignore[override]  # its own names 10 more
             body = more.get("body")
             if isinstance(body, bytes) and len(body) > PIECE:
                 view = memoryview(body)

@@ -234,7 +234,7 @@ class FileStore:
                 now = time.time_ns()  # the kernel's own stamp may be some milliseconds behind, and a collector compares
                 os.utime(file.fileno(), ns=(now, now))
                 # A collector that saw the old stamp had moved the file aside before it looked, so it is not here now.
-                return os.path.samestat(os.fstat(file.fileno()), os.stat(path))  # noqa: PTH116
+                return os.path.samestat(os.fstat(file.fileno()), os.stat(path))  # noqa: PTH116  # text path
         except OSError:  # not there; or a bad sector, a link in a circle, no right to read: written anew in its place
             return False
 
@@ -251,10 +251,10 @@ class FileStore:
                 os.fsync(file)
             finally:
                 os.close(file)
-            os.replace(aside, f"{self._base}{name}")  # noqa: PTH105
+            os.replace(aside, f"{self._base}{name}")  # noqa: PTH105  # text paths, as above
         except BaseException:
             with suppress(FileNotFoundError):
-                os.unlink(aside)  # noqa: PTH108
+                os.unlink(aside)  # noqa: PTH108  # as above
             raise
 
     def _create(self, path: str) -> int:

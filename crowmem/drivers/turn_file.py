@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 try:
     import fcntl
 except ImportError:  # no such locks on this system
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None  # type: ignore[assignment]  # asked for before each use
 
 if TYPE_CHECKING:
     from collections.abc import Callable
