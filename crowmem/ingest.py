@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter, deque
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,8 @@ BATCH_ROWS = 2000
 BATCH_CHARACTERS = 8 * 1024 * 1024
 SKIPS_KEPT = 1000  # of the skips of one run; the others are counted
 AHEAD_BYTES = 16 * 1024 * 1024  # to be read in one run, from which on another process is worth its start
-AHEAD = 8  # files it may be asked for before the first is taken
+OWN_BYTES = 4 * 1024 * 1024  # of that, read here while it starts
+AHEAD = 1000  # files it may be asked for before the first is taken, and that are worth its start, whatever their size
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,38 +284,54 @@ class _Run:
 
 
 class _Reading:
-    """Reads files: in this process, and once there is much to read, in another one, some ahead."""
+    """Reads files: in this process, and where there is much to read, in another one as well, some ahead."""
 
     def __init__(self) -> None:
         self._ahead: Ahead | None = None
-        self._bytes = 0  # that were to be read so far
-        self._can = (os.cpu_count() or 1) > 1
 
     def files(self, jobs: Iterator[Job]) -> Iterator[tuple[Place, Iterator[Piece]]]:
         """Each file with its pieces."""
+        own = self._few(jobs)
         waiting: deque[Job] = deque()
-        for job in jobs:
-            self._submit(job)
-            waiting.append(job)
-            while waiting and (self._ahead is None or len(waiting) > AHEAD):
-                yield waiting[0].place, self._pieces(waiting.popleft())
+        if self._ahead is not None:
+            own, theirs = _parted(own)
+            jobs = chain(theirs, jobs)
+            self._submit(jobs, waiting)
+            for job in own:  # while the other process starts
+                yield job.place, read_file(job)
+        else:
+            jobs = chain(own, jobs)
         while waiting:
-            yield waiting[0].place, self._pieces(waiting.popleft())
+            job = waiting.popleft()
+            self._submit(jobs, waiting)
+            yield job.place, self._pieces(job)
+        for job in jobs:
+            yield job.place, read_file(job)
 
     def close(self) -> None:
         """End the other process."""
         if self._ahead is not None:
             self._ahead.close()
 
-    def _submit(self, job: Job) -> None:
-        self._bytes += job.place.size - (job.before.offset_bytes if job.before else 0)
-        if self._ahead is None and self._can and self._bytes >= AHEAD_BYTES:
-            try:
-                self._ahead = Ahead()
-            except OSError:  # no process to be had: this one can do it, too
-                self._can = False
+    def _few(self, jobs: Iterator[Job]) -> list[Job]:
+        """The first jobs: all, or as many as are worth another process, which is started then."""
+        found: list[Job] = []
+        to_read = 0
+        for job in jobs:
+            found.append(job)
+            to_read += job.to_read
+            if to_read >= AHEAD_BYTES or len(found) >= AHEAD:
+                if (os.cpu_count() or 1) > 1:
+                    with suppress(OSError):  # no process to be had: this one can do it, too
+                        self._ahead = Ahead()
+                break
+        return found
+
+    def _submit(self, jobs: Iterator[Job], waiting: deque[Job]) -> None:
         if self._ahead is not None:
-            self._ahead.submit(job)
+            for job in islice(jobs, AHEAD - len(waiting)):
+                self._ahead.submit(job)
+                waiting.append(job)
 
     def _pieces(self, job: Job) -> Iterator[Piece]:
         skips = 0  # that were told already
@@ -323,8 +341,8 @@ class _Reading:
                     skips += isinstance(piece, Skip)
                     yield piece
             except WorkerLost:
-                self.close()
-                self._ahead, self._can = None, False
+                self._ahead.close()
+                self._ahead = None
             else:
                 return
         for piece in read_file(job):  # rows that came of it already are known by their keys
@@ -332,3 +350,13 @@ class _Reading:
                 skips -= 1
             else:
                 yield piece
+
+
+def _parted(jobs: list[Job]) -> tuple[list[Job], list[Job]]:
+    """The jobs to be done here while the other process starts, and the rest of them."""
+    to_read = 0
+    for number, job in enumerate(jobs):
+        to_read += job.to_read
+        if to_read > OWN_BYTES:
+            return jobs[:number], jobs[number:]
+    return jobs, []

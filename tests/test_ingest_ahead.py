@@ -48,6 +48,7 @@ class Spy(ahead.Ahead):
 @pytest.fixture(autouse=True)
 def spy(monkeypatch: pytest.MonkeyPatch) -> type[Spy]:
     monkeypatch.setattr(ingest, "AHEAD_BYTES", 1)
+    monkeypatch.setattr(ingest, "OWN_BYTES", 0)
     monkeypatch.setattr(ingest, "Ahead", Spy)
     monkeypatch.setattr(Spy, "started", [])
     monkeypatch.setattr("os.cpu_count", lambda: 2)
@@ -69,6 +70,46 @@ def test_it_reads_the_same(spy: type[Spy], tmp_path: Path, monkeypatch: pytest.M
         assert process.taken > report.messages_added
         assert process.is_over
         assert read_alone(tmp_path, monkeypatch) == (contents(memory), report)
+    assert len(spy.started) == 1
+
+
+def test_the_first_files_are_read_here_while_it_starts(
+    spy: type[Spy], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [tmp_path / f"{number}.jsonl" for number in range(9)]
+    for file in files:
+        file.write_text("".join(line("user", one, f"say {one}", sessionId=f"s-{file.stem}") for one in range(9)))
+    size = files[0].stat().st_size
+    monkeypatch.setattr(ingest, "AHEAD_BYTES", 6 * size)
+    monkeypatch.setattr(ingest, "OWN_BYTES", 4 * size)
+    monkeypatch.setattr(ingest, "AHEAD", 7)
+    with Memory.open(tmp_path / "crow.db") as memory:
+        order: list[str] = []
+        assert import_paths(memory, files, progress=lambda at: order.append(at.path)).messages_added == 81
+        assert list(dict.fromkeys(order)) == [*map(str, files), ""]
+    connection = apsw.Connection(str(tmp_path / "crow.db"))
+    agents = connection.execute("select agent_id from messages group by agent_id order by min(id)").fetchall()
+    assert agents == [(f"s-{file.stem}-1-1",) for file in files]
+    connection.close()
+    [process] = spy.started
+    assert process.taken >= 5 * 9
+
+
+def test_many_small_files_are_worth_a_process(spy: type[Spy], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ingest, "AHEAD_BYTES", 1 << 60)
+    monkeypatch.setattr(ingest, "AHEAD", 5)
+    files = [tmp_path / f"{number}.jsonl" for number in range(6)]
+    for file in files:
+        file.write_text(line("user", 1, "caw", sessionId=f"s-{file.stem}"))
+    with Memory.open(tmp_path / "crow.db") as memory:
+        assert import_paths(memory, files[:4]).messages_added == 4
+        assert not spy.started
+        files[0].write_text(line("user", 2, "caw again", sessionId="s-0"))
+        assert import_paths(memory, files).messages_added == 3
+        assert not spy.started
+        for file in files:
+            file.write_text(line("user", 3, "once more", sessionId=f"s-{file.stem}"))
+        assert import_paths(memory, files).messages_added == 6
     assert len(spy.started) == 1
 
 

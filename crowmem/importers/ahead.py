@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from crowmem.importers.reading import Job, Piece
 
-KEPT_BYTES = 24 * 1024 * 1024  # most of what was sent and is not wanted yet
+KEPT_BYTES = 8 * 1024 * 1024  # most of what was sent and is not wanted yet
 
 
 class WorkerLost(Exception):

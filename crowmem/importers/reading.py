@@ -37,6 +37,11 @@ class Job:
     place: Place
     before: ImportSource | None  # what is known of it
 
+    @property
+    def to_read(self) -> int:
+        """How many bytes of it are new."""
+        return self.place.size - (self.before.offset_bytes if self.before else 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Progressed:
