@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from crowmem.importers import Skip, Source, lines
 from crowmem.importers.document import members
 from crowmem.importers.lines import CUT, Line, read_lines
+from crowmem.importers.source import Head
 
 if TYPE_CHECKING:
+    from collections import deque
     from pathlib import Path
 
 
@@ -22,10 +24,19 @@ def is_record(value: dict[str, Any]) -> bool:
     return "id" in value
 
 
+def looked_at(path: Path) -> deque[tuple[bytes, dict[str, Any]]]:
+    """What recognising a file parsed of it."""
+    head = Head(path)
+    assert all(isinstance(record, dict) for record in head.records)
+    return head.begun
+
+
 def read(path: Path, content: bytes) -> tuple[list[Any], list[tuple[int, str]], Source]:
     path.write_bytes(content)
     source = Source(path)
     found = list(read_lines(source, is_record))
+    again = Source(path, begun=looked_at(path))
+    assert (list(read_lines(again, is_record)), again.offset) == (found, source.offset)
     values = [one.value for one in found if isinstance(one, Line)]
     return values, [(one.line, one.reason) for one in found if isinstance(one, Skip)], source
 
@@ -48,6 +59,29 @@ VALUES = [{"id": 1, "text": "a"}, {"id": 2, "text": "b"}]
 )
 def test_whole_records_are_read_without_a_word(tmp_path: Path, content: bytes) -> None:
     assert read(tmp_path / "x", content)[:2] == (VALUES, [])
+
+
+def test_what_was_parsed_to_recognise_a_file_is_not_parsed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "x"
+    file.write_bytes(A + b"\n\nbroken\n" + B + b"\n")
+    begun = looked_at(file)
+    parsed: list[bytes] = []
+    monkeypatch.setattr(lines, "parse", lambda data, _kinds: parsed.append(data))
+    source = Source(file, begun=begun)
+    assert [one.value for one in read_lines(source, is_record) if isinstance(one, Line)] == VALUES
+    assert parsed == [b"\n", b"broken\n"]
+    assert not begun
+
+
+def test_a_file_that_changed_since_is_read_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "x"
+    file.write_bytes(A + b"\n" + A + b"\n")
+    begun = looked_at(file)
+    file.write_bytes(B + b"\n" + A + b"\n" + B + b"\n")
+    found = list(read_lines(Source(file, begun=begun), is_record))
+    assert found == list(read_lines(Source(file), is_record))
 
 
 @pytest.mark.parametrize(

@@ -100,14 +100,21 @@ FORMATS: tuple[Format, ...] = (
 )
 
 
-def recognise(path: Path) -> Format | None:
+def recognise(path: Path, source: Source | None = None) -> Format | None:
     """The format of a file, by its content; None when it is none that is known.
+
+    Args:
+        path: the file.
+        source: the same file about to be read; it is given what recognising parsed.
 
     Raises:
         OSError: the file cannot be read.
     """
     head = Head(path)
-    return next((found for found in FORMATS if _is(found, head)), None)
+    form = next((found for found in FORMATS if _is(found, head)), None)
+    if source is not None:
+        source.begun = head.begun
+    return form
 
 
 def _is(form: Format, head: Head) -> bool:

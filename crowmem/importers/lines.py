@@ -62,7 +62,11 @@ def read_lines(source: Source, is_record: IsRecord, *, arrays: bool = False) -> 
             length, data = len(piece), piece
             if length == _PIECE and not piece.endswith(b"\n"):
                 length, data = _long_line(stream, piece)
-            found = _parse(data, kinds) if data else None
+            found: Any
+            if source.begun and source.begun[0][0] == data:
+                found = source.begun.popleft()[1]
+            else:
+                found = parse(data, kinds) if data else None
             if found is not None:
                 source.offset, source.line = start + length, number
                 yield Line(number, start, found)
@@ -96,7 +100,7 @@ def _too_long(length: int) -> tuple[list[dict[str, Any]], str]:
     return [], f"a line of {length:,} bytes; at most {LINE_LIMIT:,} are read"
 
 
-def _parse(data: bytes, kinds: tuple[type, ...]) -> Any:
+def parse(data: bytes, kinds: tuple[type, ...] = (dict, list)) -> Any:
     """The value that makes up a whole line, or None."""
     try:
         text = data.decode()

@@ -102,7 +102,7 @@ class _Reader:
 
     def pieces(self) -> Iterator[Piece]:
         """What the file holds."""
-        form = self._form = self._goes_on() or recognise(self._source.path)
+        form = self._form = self._goes_on() or recognise(self._source.path, self._source)
         if form is None:
             return
         for number, item in enumerate(form.read(self._source)):

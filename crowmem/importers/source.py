@@ -7,13 +7,14 @@ from __future__ import annotations
 import codecs
 import gzip
 import json
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from functools import cached_property
 from tempfile import SpooledTemporaryFile
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from crowmem.importers.document import members
+from crowmem.importers.lines import parse
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,6 +43,7 @@ class Source:
     former: dict[str, Any] = field(default_factory=dict)  # the state of the last run, also when the file is read anew
     records: int = 0  # records of the source that carry a message, or a part of one
     passed: Counter[str] = field(default_factory=Counter)  # records known and left out, by kind
+    begun: deque[tuple[bytes, dict[str, Any]]] = field(default_factory=deque)  # its first lines, parsed already
 
     def open(self) -> IO[bytes]:
         """The file's bytes from the start, decompressed, in UTF-8."""
@@ -98,6 +100,7 @@ class Head:
             OSError: the file cannot be read.
         """
         self.path = path
+        self.begun: deque[tuple[bytes, dict[str, Any]]] = deque()  # lines that were parsed as they are
         with open_bytes(path) as stream:
             self.raw = stream.read(HEAD_BYTES).removeprefix(b"\xef\xbb\xbf")
 
@@ -117,10 +120,11 @@ class Head:
                 budget -= len(line)
                 if not line or budget <= 0 or len(found) == HEAD_RECORDS:
                     break
-                try:
-                    value = json.loads(line.removeprefix(b"\xef\xbb\xbf").strip(b"\0 \t\r\n"))
-                except (ValueError, RecursionError):
-                    continue
+                value = parse(line)
+                if isinstance(value, dict):
+                    self.begun.append((line, value))
+                elif value is None:
+                    value = _anyhow(line)
                 if isinstance(value, dict):
                     found.append(value)
         return found
@@ -161,6 +165,14 @@ class Head:
     def elements(self) -> list[Any]:
         """The first elements of the document when it is an array, else none."""
         return self.document if isinstance(self.document, list) else []
+
+
+def _anyhow(line: bytes) -> Any:
+    """The value of a line behind a mark, between NULs or with halves of characters; None when it is none."""
+    try:
+        return json.loads(line.removeprefix(b"\xef\xbb\xbf").strip(b"\0 \t\r\n"))
+    except (ValueError, RecursionError):
+        return None
 
 
 def _keep(shape: dict[str, Any], key: str, index: int | None, value: Any) -> None:
