@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import shutil
+import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, ClassVar
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 import apsw
 import pytest
@@ -14,6 +18,9 @@ from test_ingest import contents, line
 
 from crowmem import Memory, ingest
 from crowmem.importers import ahead
+from crowmem.importers.files import find
+from crowmem.importers.reading import Job, read_file
+from crowmem.importers.worker import receive, send
 from crowmem.ingest import ImportProgress, ImportReport, import_paths
 
 if TYPE_CHECKING:
@@ -180,3 +187,53 @@ def test_a_few_lines_are_worth_no_process(spy: type[Spy], tmp_path: Path, monkey
             stream.write(line("user", 60, "the last"))
         assert import_paths(memory, [file]).messages_added == 1
     assert len(spy.started) == 1
+
+
+@contextmanager
+def worker(kept_bytes: int) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes], IO[bytes]]]:
+    """The process by itself, with what goes in and what comes out."""
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "crowmem.importers.worker", str(kept_bytes)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        yield process, process.stdin, process.stdout
+
+
+def large(tmp_path: Path) -> Job:
+    file = tmp_path / "a.jsonl"
+    file.write_text("".join(line("user", one, "x" * 100_000, sessionId="s-a") for one in range(20)))
+    [place], _missing = find([file], "")
+    return Job(place, None)
+
+
+def test_it_ends_when_nobody_takes_what_it_read(tmp_path: Path) -> None:
+    with worker(1) as (process, jobs, pieces):
+        send(jobs, large(tmp_path))
+        assert pieces.read(1)
+        pieces.close()
+        assert process.wait() == 1
+
+
+def test_it_sends_everything_before_it_ends_with_its_input(tmp_path: Path) -> None:
+    job = large(tmp_path)
+    found: list[Any] = []
+    with worker(1) as (process, jobs, pieces):
+        for _ in range(3):
+            send(jobs, job)
+        jobs.close()
+        while (data := receive(pieces)) is not None:
+            found += pickle.loads(data)
+        assert process.wait() == 0
+    assert found == 3 * list(read_file(job))
+
+
+def test_it_ends_by_what_it_cannot_do() -> None:
+    with worker(1) as (process, jobs, pieces):
+        send(jobs, "no job")
+        assert pieces.read() == b""
+        assert process.wait() == 1

@@ -1,7 +1,8 @@
 """Reading files ahead in another process, so that parsing and storing take a core each.
 
-One thread gives it jobs, another takes what it sends out of the pipe and keeps it, up to a limit, until it is wanted:
-neither side waits for a full pipe while the other does.
+What it has read waits there, up to a limit, until it is wanted, and is sent by a thread of its own; here a thread gives
+it jobs. So neither side waits for a full pipe while the other does, and whoever stores shares its interpreter with
+nobody who is at work.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections import deque
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from crowmem.importers.reading import Job, Piece
 
-KEPT_BYTES = 8 * 1024 * 1024  # most of what was sent and is not wanted yet
+KEPT_BYTES = 8 * 1024 * 1024  # most of what it has read and is not wanted yet
 
 
 class WorkerLost(Exception):
@@ -44,7 +44,7 @@ class Ahead:
             raise OSError("no interpreter to start")
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "crowmem.importers.worker"],
+            [sys.executable, "-P", "-m", "crowmem.importers.worker", str(KEPT_BYTES)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,  # whatever it fails by, whoever does its work comes to as well
@@ -54,15 +54,8 @@ class Ahead:
             raise OSError("no pipes to it")
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
-        self._kept: deque[bytes | None] = deque()
-        self._bytes = 0
-        self._closed = False
-        self._changed = threading.Condition()
-        self._threads = [
-            threading.Thread(target=target, name="crowmem-import", daemon=True) for target in (self._give, self._take)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._thread = threading.Thread(target=self._give, name="crowmem-import", daemon=True)
+        self._thread.start()
 
     def submit(self, job: Job) -> None:
         """Let a file be read after those before it."""
@@ -75,7 +68,10 @@ class Ahead:
             WorkerLost: the process is gone.
         """
         while True:
-            data = self._next()
+            try:
+                data = receive(self._stdout)
+            except (OSError, EOFError):
+                data = None
             if data is None:
                 raise WorkerLost
             batch: list[Piece] = pickle.loads(data)  # noqa: S301  # of our own process
@@ -85,14 +81,10 @@ class Ahead:
 
     def close(self) -> None:
         """End the process."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
         self._jobs.put(None)
         self._process.kill()
         self._process.wait()
-        for thread in self._threads:
-            thread.join()
+        self._thread.join()
         for stream in (self._stdin, self._stdout):
             with contextlib.suppress(OSError):  # what could not be sent is not wanted any more
                 stream.close()
@@ -101,30 +93,3 @@ class Ahead:
         with contextlib.suppress(OSError):  # it is gone: `pieces` says so
             while (job := self._jobs.get()) is not None:
                 send(self._stdin, job)
-
-    def _take(self) -> None:
-        data: bytes | None = b""
-        while data is not None:
-            try:
-                data = receive(self._stdout)
-            except (OSError, EOFError):
-                data = None
-            with self._changed:
-                while self._bytes > KEPT_BYTES and not self._closed:
-                    self._changed.wait()
-                self._kept.append(data)
-                self._bytes += len(data or b"")
-                self._changed.notify_all()
-                if self._closed:
-                    return
-
-    def _next(self) -> bytes | None:
-        with self._changed:
-            while not self._kept:
-                self._changed.wait()
-            data = self._kept.popleft()
-            self._bytes -= len(data or b"")
-            if data is None:
-                self._kept.append(None)  # whoever asks again gets the same answer
-            self._changed.notify_all()
-        return data

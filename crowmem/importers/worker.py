@@ -1,15 +1,17 @@
-"""A process that reads files ahead: ``python -m crowmem.importers.worker``.
+"""A process that reads files ahead: ``python -m crowmem.importers.worker BYTES``.
 
-Jobs come in by standard input, pieces go out by standard output, both pickled, each with its length before it. It ends
-with its input.
+Jobs come in by standard input, pieces go out by standard output, both pickled, each with its length before it. At most
+so many bytes wait to go out. It ends with its input.
 """
 
 from __future__ import annotations
 
+import os
 import pickle
 import signal
 import struct
 import sys
+import threading
 from typing import IO, TYPE_CHECKING, Any
 
 from crowmem.importers.items import Turn
@@ -21,12 +23,18 @@ if TYPE_CHECKING:
 LENGTH = struct.Struct("!Q")
 _AT_ONCE = 200  # pieces in one message
 _CHARACTERS = 1024 * 1024  # of their text, about
+_SWITCH_S = 0.0005  # after so long the thread that sends gets its turn
+
+
+def packed(value: Any) -> bytes:
+    """One value as it travels."""
+    data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    return LENGTH.pack(len(data)) + data
 
 
 def send(stream: IO[bytes], value: Any) -> None:
     """Write one value."""
-    data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    stream.write(LENGTH.pack(len(data)) + data)
+    stream.write(packed(value))
     stream.flush()
 
 
@@ -45,16 +53,64 @@ def receive(stream: IO[bytes]) -> bytes | None:
     return data
 
 
+class _Sender:
+    """What waits to go out, and the thread that writes it."""
+
+    def __init__(self, stream: IO[bytes], most: int) -> None:
+        self._stream = stream
+        self._most = most
+        self._waiting: list[bytes] = []
+        self._bytes = 0
+        self._over = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        self._thread.start()
+
+    def put(self, value: Any) -> None:
+        """Let a value go out; waits while too much does."""
+        data = packed(value)
+        with self._changed:
+            self._changed.wait_for(lambda: self._bytes < self._most)
+            self._waiting.append(data)
+            self._bytes += len(data)
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        """Wait until everything has gone out."""
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
+        self._thread.join()
+
+    def _write(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._over)
+                data, self._waiting = b"".join(self._waiting), []
+            if not data:
+                return
+            try:
+                self._stream.write(data)
+                self._stream.flush()
+            except OSError:
+                os._exit(1)  # nobody wants it any more
+            with self._changed:
+                self._bytes -= len(data)
+                self._changed.notify_all()
+
+
 def main() -> None:
     """Read jobs until there are no more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a key pressed is for the process that started this one
-    jobs, pieces = sys.stdin.buffer, sys.stdout.buffer
+    sys.setswitchinterval(_SWITCH_S)
+    jobs, pieces = sys.stdin.buffer, _Sender(sys.stdout.buffer, int(sys.argv[1]))
     sys.stdout = sys.stderr  # nothing else may write among the pieces
     while (data := receive(jobs)) is not None:
         _work(pickle.loads(data), pieces)  # noqa: S301  # of the process that started this one
+    pieces.end()
 
 
-def _work(job: Job, stream: IO[bytes]) -> None:
+def _work(job: Job, pieces: _Sender) -> None:
     batch: list[Piece] = []
     characters = 0
     for piece in read_file(job):
@@ -63,7 +119,7 @@ def _work(job: Job, stream: IO[bytes]) -> None:
             content = piece.message.get("content")
             characters += len(content) if isinstance(content, str) else _CHARACTERS // 20
         if len(batch) >= _AT_ONCE or characters >= _CHARACTERS or isinstance(piece, Finished):
-            send(stream, batch)
+            pieces.put(batch)
             batch, characters = [], 0
 
 
