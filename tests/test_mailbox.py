@@ -95,6 +95,15 @@ def test_a_rolled_back_claim_is_claimed_again(memory):
     assert memory.mailbox.claim("a") == []
 
 
+def test_what_a_rolled_back_claim_gave_back_keeps_its_place(memory):
+    sent = memory.mailbox.send_many("a", [str(n) for n in range(8)])
+    assert ids(memory.mailbox.claim("a", limit=1)) == sent[:1]
+    with pytest.raises(LookupError), memory.transaction() as tx:
+        assert ids(tx.mailbox.claim("a", limit=3)) == sent[1:4]
+        raise LookupError
+    assert [ids(memory.mailbox.claim("a", limit=2)) for _ in range(4)] == [sent[1:3], sent[3:5], sent[5:7], sent[7:]]
+
+
 def test_an_item_sent_in_a_transaction_that_fails_was_never_sent(memory):
     with pytest.raises(LookupError), memory.transaction() as tx:
         tx.mailbox.send("a", "x")

@@ -245,6 +245,16 @@ def test_an_acknowledgement_that_meets_a_renewal_counts(pg_clean):
         assert memory.mailbox.get(first.id).status == "delivered"
 
 
+def test_what_others_hold_is_passed_over_until_they_let_go(pg_clean):
+    with Memory.open(pg_clean) as memory, psycopg.connect(pg_clean) as other:
+        sent = memory.mailbox.send_many("a", [str(n) for n in range(8)])
+        assert [row.id for row in memory.mailbox.claim("a", limit=1)] == sent[:1]
+        other.execute("select 1 from task_deliveries where id = any(%s) for update", [sent[1:4]])
+        assert [row.id for row in memory.mailbox.claim("a", limit=2)] == sent[4:6]  # from the mark
+        other.rollback()
+        assert [row.id for row in memory.mailbox.claim("a", limit=9)] == [*sent[1:4], *sent[6:]]  # and from the start
+
+
 def test_leases_of_several_tokens_are_acknowledged_together(url):
     with Memory.open(url) as memory:
         memory.mailbox.send_many("a", ["1", "2", "3"])
