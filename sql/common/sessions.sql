@@ -40,7 +40,7 @@ from main.session_summaries
 where (trunk_agents > 0 or trunk_messages > 0)
     and trunk_activity <= :activity and (trunk_activity < :activity or session_id > :after)
 order by trunk_activity desc, session_id
-limit :limit offset :offset;
+limit (select cast(:limit as bigint)) offset (select cast(:offset as bigint));
 
 -- name: session_list_all :many SessionInfo
 -- As session_list_trunk with every fork counted.
@@ -50,7 +50,7 @@ select session_id, all_activity as last_activity, all_messages as message_count,
 from main.session_summaries
 where all_activity <= :activity and (all_activity < :activity or session_id > :after)
 order by all_activity desc, session_id
-limit :limit offset :offset;
+limit (select cast(:limit as bigint)) offset (select cast(:offset as bigint));
 
 -- name: session_list_cwd :many SessionInfo
 -- As session_list_trunk, of one working directory.
@@ -62,7 +62,7 @@ from main.session_summaries
 where (trunk_agents > 0 or trunk_messages > 0) and cwd = :cwd
     and trunk_activity <= :activity and (trunk_activity < :activity or session_id > :after)
 order by trunk_activity desc, session_id
-limit :limit offset :offset;
+limit (select cast(:limit as bigint)) offset (select cast(:offset as bigint));
 
 -- name: session_get :one SessionInfo
 -- One session with every fork counted.

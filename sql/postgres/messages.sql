@@ -30,7 +30,7 @@ where m.id > :after_id
     and (cast(:include_forks as boolean) or m.fork_idx <= 1)
     and (cast(:injected as boolean) or m.injected = 0)
 order by m.id
-limit :limit offset :offset;
+limit (select cast(:limit as bigint)) offset (select cast(:offset as bigint));
 
 -- name: message_query_newest :many Message
 -- As message_query, newest first; :after_id then bounds from above.
@@ -44,7 +44,7 @@ where m.id < :after_id
     and (cast(:include_forks as boolean) or m.fork_idx <= 1)
     and (cast(:injected as boolean) or m.injected = 0)
 order by m.id desc
-limit :limit offset :offset;
+limit (select cast(:limit as bigint)) offset (select cast(:offset as bigint));
 
 -- name: message_query_some :many Message
 -- As message_query, of one session's agents, or of those named: it costs what they hold, not what the store holds.
@@ -67,7 +67,7 @@ where m.agent_id = any(array(
     and (cast(:include_forks as boolean) or m.fork_idx <= 1)
     and (cast(:injected as boolean) or m.injected = 0)
 order by m.id + 0
-limit :limit offset :offset;
+limit (select cast(:limit as bigint)) offset (select cast(:offset as bigint));
 
 -- name: message_query_some_newest :many Message
 -- As message_query_some, newest first; :after_id then bounds from above.
@@ -89,7 +89,7 @@ where m.agent_id = any(array(
     and (cast(:include_forks as boolean) or m.fork_idx <= 1)
     and (cast(:injected as boolean) or m.injected = 0)
 order by m.id + 0 desc
-limit :limit offset :offset;
+limit (select cast(:limit as bigint)) offset (select cast(:offset as bigint));
 
 -- name: message_query_agent :many Message
 -- As message_query, of one agent, whose own rows an index holds in their order: a page costs what it holds.
@@ -103,7 +103,7 @@ where m.agent_id = :agent_id and m.id > :after_id
     and (cast(:include_forks as boolean) or m.fork_idx <= 1)
     and (cast(:injected as boolean) or m.injected = 0)
 order by m.id
-limit :limit offset :offset;
+limit (select cast(:limit as bigint)) offset (select cast(:offset as bigint));
 
 -- name: message_query_agent_newest :many Message
 -- As message_query_agent, newest first; :after_id then bounds from above.
@@ -117,7 +117,7 @@ where m.agent_id = :agent_id and m.id < :after_id
     and (cast(:include_forks as boolean) or m.fork_idx <= 1)
     and (cast(:injected as boolean) or m.injected = 0)
 order by m.id desc
-limit :limit offset :offset;
+limit (select cast(:limit as bigint)) offset (select cast(:offset as bigint));
 
 -- name: message_horizon :one int, text
 -- The newest id visible, and the transactions that were writing messages after that look: each may hold a smaller id.
