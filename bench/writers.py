@@ -3,7 +3,8 @@
 SQLite has one writer at a time, so 16 threads should together do what one does, evenly and without long waits;
 PostgreSQL should do more. The bars, as shares: 16 threads of SQLite at least 0.8 of one writer's rate, the slowest at
 least 0.6 of the mean, no wait of half a second; PostgreSQL at least twice one writer with a pool of 10; the same for 4
-processes; 64 threads on a pool of 4 and 2,000 tasks without any that starves; nothing lost, no errors.
+processes; 64 threads on a pool of 4 and 2,000 tasks without any that starves; nothing lost, no errors. Beside them the
+bare driver's threads, a connection each: how much more than one of them 16 can do on this machine at all.
 
 Run: python bench/writers.py [--dialect sqlite] [--only "16 threads"] [--seconds 5]
 """
@@ -19,13 +20,13 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from floors import messages
-from harness import Report, arguments, folder_on_disk, loopback, postgres
+from floors import PostgresFloor, messages
+from harness import FLOOR, OURS, Report, arguments, folder_on_disk, loopback, postgres
 
 from crowmem import AsyncMemory, Memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 SIZE = 500
@@ -71,6 +72,30 @@ def threads(url: str, prefix: str, count: int, seconds: float, **settings: Any) 
             thread.start()
         for thread in running:
             thread.join()
+    return seen
+
+
+def floor_threads(url: str, prefix: str, count: int, seconds: float) -> list[Writer]:
+    """So many threads with a bare connection each."""
+    seen = [Writer() for _ in range(count)]
+    floors = [PostgresFloor(url) for _ in seen]
+
+    def write_bare(floor: PostgresFloor, name: str, until: float, one: Writer) -> None:
+        while (began := time.monotonic()) < until:
+            floor.add(GIVEN[one.done % len(GIVEN)], f"{name}-1-1", name)
+            one.waits_s.append(time.monotonic() - began)
+
+    until = time.monotonic() + seconds
+    running = [
+        threading.Thread(target=write_bare, args=(floor, f"{prefix}{number}", until, one))
+        for number, (floor, one) in enumerate(zip(floors, seen, strict=True))
+    ]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    for floor in floors:
+        floor.close()
     return seen
 
 
@@ -128,25 +153,44 @@ def record(
     took = time.monotonic() - started
     with Memory.open(url) as memory:
         kept = memory.status().rows["messages"] - before
-    every = sorted(wait for one in seen for wait in one.waits_s)
-    done = len(every)
+    done = sum(one.done for one in seen)
     warm = count if run is processes else 1
-    mean = done / count
-    report.row(
+    tell(
+        report,
         case,
-        "crowmem",
-        writers=count,
-        messages_s=round(done / seconds),
-        slowest_of_mean=round(min(one.done for one in seen) / mean, 3) if mean else 0.0,
-        p50_ms=round(every[done // 2] * 1000, 2) if done else 0.0,
-        p99_ms=round(every[done * 99 // 100] * 1000, 1) if done else 0.0,
-        worst_ms=round(every[-1] * 1000, 1) if done else 0.0,
+        OURS,
+        seen,
         errors=sum(bool(one.error) for one in seen),
         first_error=next((one.error for one in seen if one.error), ""),
         lost=done + warm - kept,
         took_s=round(took, 2),
     )
     return done / seconds
+
+
+def record_floor(report: Report, case: str, url: str, prefix: str, count: int) -> float:
+    """Run the bare driver's threads, record them, and return their rate."""
+    seen = floor_threads(url, prefix, count, report.options.seconds)
+    tell(report, case, FLOOR, seen)
+    return float(sum(one.done for one in seen) / report.options.seconds)
+
+
+def tell(report: Report, case: str, side: str, seen: list[Writer], **more: Any) -> None:
+    """One line about some writers."""
+    every = sorted(wait for one in seen for wait in one.waits_s)
+    done = len(every)
+    mean = done / len(seen)
+    report.row(
+        case,
+        side,
+        writers=len(seen),
+        messages_s=round(done / report.options.seconds),
+        slowest_of_mean=round(min(one.done for one in seen) / mean, 3) if mean else 0.0,
+        p50_ms=round(every[done // 2] * 1000, 2) if done else 0.0,
+        p99_ms=round(every[done * 99 // 100] * 1000, 1) if done else 0.0,
+        worst_ms=round(every[-1] * 1000, 1) if done else 0.0,
+        **more,
+    )
 
 
 def sqlite(report: Report, folder: Path) -> None:
@@ -162,9 +206,14 @@ def sqlite(report: Report, folder: Path) -> None:
     compare(report, "sqlite", rates, {"16 threads": 0.8, "4 processes": 0.8, "16 tasks": 0.8}, "1 thread")
 
 
-def server(report: Report, url: str) -> None:
-    """One thread, 16 on a pool of 10, 64 on a pool of 4, 4 processes, 2,000 tasks."""
+def server(report: Report, url: str, bare_url: str) -> None:
+    """One thread, 16 on a pool of 10, 64 on a pool of 4, 4 processes, 2,000 tasks; one and 16 of the bare driver's."""
     Memory.open(url).close()
+    bare = {
+        "floor, 1 thread": lambda: record_floor(report, "postgres floor, 1 thread", bare_url, "a", 1),
+        "floor, 16 threads": lambda: record_floor(report, "postgres floor, 16 threads", bare_url, "b", THREADS),
+    }
+    compare(report, "postgres", bare, {"floor, 16 threads": None}, "floor, 1 thread")
     rates = {
         "1 thread": lambda: record(report, "postgres 1 thread", url, "a", threads, 1),
         "16 threads": lambda: record(report, "postgres 16 threads", url, "b", threads, THREADS, pool_size=POOL),
@@ -180,7 +229,7 @@ _measured: dict[tuple[str, str], float] = {}
 
 
 def compare(
-    report: Report, dialect: str, rates: dict[str, Callable[[], float]], bars: dict[str, float], base: str
+    report: Report, dialect: str, rates: dict[str, Callable[[], float]], bars: Mapping[str, float | None], base: str
 ) -> None:
     """Measure what is wanted, and set each rate against that of another case."""
     for name, measure in rates.items():
@@ -189,7 +238,8 @@ def compare(
     for name, bar in bars.items():
         if (dialect, name) in _measured and (dialect, base) in _measured:
             share = _measured[dialect, name] / _measured[dialect, base]
-            report.row(f"{dialect} {name}", f"of {base}", share=round(share, 3), bar=bar, holds=share >= bar)
+            held = {} if bar is None else {"bar": bar, "holds": share >= bar}
+            report.row(f"{dialect} {name}", f"of {base}", share=round(share, 3), **held)
 
 
 def main() -> None:
@@ -206,7 +256,7 @@ def main() -> None:
             sqlite(report, folder)
     if report.wants_dialect("postgres"):
         with postgres() as running:
-            server(report, loopback(running, "crow"))
+            server(report, loopback(running, "crow"), loopback(running, "floor"))
     report.table()
 
 
