@@ -9,9 +9,10 @@ create table main.message_index (
     constraint message_index_pkey primary key (message_id, doc)
 ) with (toast_tuple_target = 8160);
 alter table main.message_index alter column tsv set storage external, alter column tsv set statistics 300;
--- gin_pending_list_limit is set by whoever writes, not here: with 128 kB the worst stall of an add was 55 ms at a million messages
--- (256 kB: 75, the usual 4 MB: hundreds), with 4 MB a bulk message of 2 KB costs 270 us instead of 370; without any list bulk runs
--- at half the rate
+-- gin_pending_list_limit is set by whoever writes, not here. The add that fills the list merges it, and after a checkpoint each page
+-- touched goes into the log whole: at a million messages such an add takes 12 ms with 64 kB, the first ones after a checkpoint 28 (128
+-- kB: 19 and 48, the usual 4 MB: hundreds), and all adds together 5 % longer than with 128. With 4 MB a bulk message of 2 KB costs
+-- 270 us instead of 370; without any list bulk runs at half the rate.
 create index message_index_words on main.message_index using gin (tsv);
 
 -- indexed: 1 whole, 2 only in part (the message has more words than its rows may hold)
