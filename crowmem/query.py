@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from crowmem.lexer import tokens
 
@@ -32,8 +32,7 @@ STOP_WORDS = frozenset(_FUNCTION_WORDS.split())
 _PARTS = re.compile(r'"([^"]*)"|([^\s"]+)')  # a quotation, or a word; a quote that nothing closes means nothing
 
 
-@dataclass(frozen=True, slots=True)
-class Phrase:
+class Phrase(NamedTuple):
     """Tokens that follow each other; with ``prefix`` the last is only the beginning of one."""
 
     tokens: tuple[str, ...]
@@ -63,8 +62,7 @@ class Query:
         return replace(self, must=(), mixed=False) if self.mixed and self.must and not self.every else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Word:
+class _Word(NamedTuple):
     """One blank-separated word or one quotation, by its tokens."""
 
     tokens: tuple[str, ...]
@@ -133,8 +131,10 @@ def _without_function_words(word: _Word) -> _Word:
         for place, token in enumerate(word.tokens)
         if token not in STOP_WORDS and not (several and len(token) == 1 and token.isascii() and token.isalpha())
     ]
-    return replace(
-        word, tokens=tuple(word.tokens[place] for place in places), stems=tuple(word.stems[place] for place in places)
+    if len(places) == len(word.tokens):
+        return word
+    return word._replace(
+        tokens=tuple(word.tokens[place] for place in places), stems=tuple(word.stems[place] for place in places)
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from crowmem.lexer import TOKEN_BYTES, cut, located
@@ -20,6 +19,8 @@ OPEN, CLOSE, MORE = "«", "»", "…"
 _MATCHES = 40  # of one word; the best place among these is shown
 _TRIES = 4000  # places of one word's letters looked at, within other words too: "banana" has three of an "a"
 _PIECE, _READ = 1 << 12, 1 << 18  # characters read at once, and at most, of text that is not ASCII or has stems
+_EDGE = 20  # characters looked at for a place where no word is cut
+_SPACE, _LAST_SPACE = re.compile(r"\s"), re.compile(r".*\s", re.DOTALL)
 _HALF = re.compile("[\0\ud800-\udfff]")
 
 Span = tuple[int, int, int]  # first and past the last character, and which term
@@ -49,9 +50,7 @@ class Snippets:
         spans = _plain(text, self._wanted) if plain and not self._stem else list(_read(text, self._wanted, self._stem))
         spans.sort()
         start = _start(text, spans)
-        end = min(len(text), start + LENGTH)
-        if end < len(text):
-            end = _border(text, end, -1, start)
+        end = _end(text, start)
         shown = _marked(text, start, end, spans)
         if not plain or "\0" in shown:
             shown = _HALF.sub("\ufffd", shown)
@@ -62,20 +61,23 @@ class Snippets:
 def _plain(text: str, wanted: dict[str, bool]) -> list[Span]:
     """Matches in ASCII text, whose tokens are its runs of letters and digits."""
     found: list[Span] = []
-    lower = text.lower()
+    lower = text.lower() + " "  # which stands after the last character, and before the first
+    alone = len(wanted) == 1
     for number, (token, prefix) in enumerate(wanted.items()):
-        place = lower.find(token)
-        left, tries = _MATCHES, _TRIES
-        while place >= 0 and left and tries:
-            tries -= 1
-            end = place + len(token)
-            if not (place and lower[place - 1].isalnum()):
-                while prefix and end < place + LENGTH and lower[end : end + 1].isalnum():
-                    end += 1
-                if prefix or not lower[end : end + 1].isalnum():
-                    found.append((place, end, number))
-                    left -= 1
+        end, left = 0, _MATCHES
+        for _ in range(_TRIES):
             place = lower.find(token, end)
+            if place < 0:
+                break
+            end = place + len(token)
+            if lower[place - 1].isalnum() or (not prefix and lower[end].isalnum()):
+                continue
+            while prefix and end < place + LENGTH and lower[end].isalnum():
+                end += 1
+            found.append((place, end, number))
+            left -= 1
+            if not left or (alone and place > found[0][0] + LENGTH):  # alone: the first is shown, and none past the end
+                break
     return found
 
 
@@ -104,27 +106,35 @@ def _start(text: str, spans: list[Span]) -> int:
     """Where to begin so that the most different terms are shown, the earliest such place."""
     if not spans:
         return 0
-    best, most, all_terms = spans[0][0], 1, len({number for _, _, number in spans})
-    if all_terms > 1:
-        starts = [span[0] for span in spans]
-        for place, start in enumerate(starts):
-            until = bisect_right(starts, start + LENGTH - BEFORE)
-            found = len({number for _, _, number in spans[place:until]})
+    best, most = spans[0][0], 1
+    counts = dict.fromkeys([number for _, _, number in spans], 0)
+    if len(counts) > 1:
+        found = past = 0  # different terms, and the first span past those shown, beginning at the place tried
+        for start, _, number in spans:
+            while past < len(spans) and spans[past][0] <= start + LENGTH - BEFORE:
+                term = spans[past][2]
+                found += not counts[term]
+                counts[term] += 1
+                past += 1
             if found > most:
                 best, most = start, found
-                if most == all_terms:
+                if most == len(counts):
                     break
-    return 0 if best <= BEFORE else _border(text, best - BEFORE, 1, best)
+            counts[number] -= 1
+            found -= not counts[number]
+    if best <= BEFORE:
+        return 0
+    space = _SPACE.search(text, best - BEFORE - 1, best - BEFORE - 1 + _EDGE)
+    return space.end() if space else best - BEFORE
 
 
-def _border(text: str, place: int, step: int, limit: int) -> int:
-    """The nearest place in one direction, 20 characters at most, where no word is cut; the place itself if none is."""
-    for other in range(place, place + 20 * step, step):
-        if other == limit or other <= 0:
-            break
-        if text[other - 1].isspace():
-            return other
-    return place
+def _end(text: str, start: int) -> int:
+    """Where to end, so that no word is cut if it is a short one."""
+    end = start + LENGTH
+    if end >= len(text):
+        return len(text)
+    space = _LAST_SPACE.match(text, max(start, end - _EDGE), end)
+    return space.end() if space else end
 
 
 def _marked(text: str, start: int, end: int, spans: list[Span]) -> str:

@@ -55,9 +55,10 @@ def _converter(hint: Any) -> Callable[[Any], Any] | None:
         if kind is bool:
             return bool
         if typing.get_origin(kind) in (dict, list):
-            return _json
+            return decoded
     return None
 
 
-def _json(text: Any) -> Any:
+def decoded(text: Any) -> Any:
+    """The value of a column that holds JSON."""
     return json.loads(text) if isinstance(text, str) else text

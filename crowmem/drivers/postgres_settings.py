@@ -66,7 +66,7 @@ class Settings:
                 str(given.get("options") or ""),
                 f"-c synchronous_commit={'on' if self.durability == 'full' else 'off'}",
                 "-c jit=off",
-                "-c gin_pending_list_limit=64",  # kB, the least there is: whose add fills the list merges it into the index
+                "-c gin_pending_list_limit=64",  # kB, the least: the add that fills the list merges it into the index
                 "-c client_connection_check_interval=1000",  # a statement ends when its client is gone
             ]
             if self.read_only:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from crowmem.content import search_text
+from crowmem.drivers.codec import decoded
 from crowmem.errors import Conflict, InvalidValue
 from crowmem.filters import FEW, scope_of
 from crowmem.operation import M, Repository, operation
 from crowmem.query import parse
 from crowmem.ranking import Search as Ranking
-from crowmem.records import Hit, Message
+from crowmem.records import Hit
 from crowmem.scope import agent_parts
 from crowmem.snippet import Snippets
 from crowmem.statement import statement
 from crowmem.summaries import mend_summaries
 from crowmem.upkeep import optimize, reindex
-from crowmem.values import check_choice, check_range
+from crowmem.values import check_choice, check_range, moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from crowmem.query import Query
     from crowmem.ranking import Ranked
 
-HITS = statement("search_hits", Message)
+HITS = statement("search_hits")
 SESSIONS = statement("search_sessions")
 LAGGING = statement("search_lagging")
 
@@ -189,23 +190,24 @@ class Search(Repository[M]):
         if not ranked:
             return []
         snippets = Snippets(query.terms, stem=self._store.stem)
-        messages = {message.id: message for message in await self._many(HITS, ids=[found for found, _ in ranked])}
+        messages = {row[0]: row for row in await self._many(HITS, ids=[found for found, _ in ranked])}
         hits = []
         for message_id, score in ranked:
-            if (message := messages.get(message_id)) is not None:
-                place = agent_parts(message.agent_id)
+            if (row := messages.get(message_id)) is not None:
+                _, agent_id, fork_idx, role, created_at, data = row
+                place, message = agent_parts(agent_id), decoded(data)
                 hits.append(
                     Hit(
-                        id=message.id,
-                        agent_id=message.agent_id,
-                        session_id=place.session_id,
-                        agent_idx=place.agent_idx,
-                        fork_idx=message.fork_idx,
-                        role=message.role,
-                        created_at=message.created_at,
-                        data=message.data,
-                        score=score,
-                        snippet=snippets.of(search_text(message.data)),
+                        message_id,
+                        agent_id,
+                        place.session_id,
+                        place.agent_idx,
+                        fork_idx,
+                        role,
+                        moment(created_at),
+                        message,
+                        score,
+                        snippets.of(search_text(message)),
                     )
                 )
         return hits

@@ -54,10 +54,10 @@ on conflict (slot) do update set docs = s.docs + excluded.docs, toks = s.toks + 
 -- differs: lists come as arrays.
 update main.messages set indexed = :indexed where id = any(cast(:ids as bigint[])) returning id;
 
--- name: search_hits :many Message
--- The messages with these ids.
+-- name: search_hits :many int, text, int, text, text, text
+-- The messages with these ids: id, agent id, fork index, role, stamp, data.
 -- differs: lists come as arrays.
-select m.* from main.messages m where m.id = any(cast(:ids as bigint[]));
+select m.id, m.agent_id, m.fork_idx, m.role, m.created_at, m.data from main.messages m where m.id = any(cast(:ids as bigint[]));
 
 -- name: search_rows :many int, int
 -- The index rows after one message and up to another: message id << 6 | number, and length.

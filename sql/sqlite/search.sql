@@ -65,10 +65,10 @@ delete from message_index where rowid in (
 -- differs: lists come as JSON arrays.
 update messages set indexed = :indexed where id in (select value from json_each(:ids)) returning id;
 
--- name: search_hits :many Message
--- The messages with these ids.
+-- name: search_hits :many int, text, int, text, text, text
+-- The messages with these ids: id, agent id, fork index, role, stamp, data.
 -- differs: lists come as JSON arrays.
-select m.* from messages m where m.id in (select value from json_each(:ids));
+select m.id, m.agent_id, m.fork_idx, m.role, m.created_at, m.data from messages m where m.id in (select value from json_each(:ids));
 
 -- name: search_rows :many int, int
 -- The index rows after one message and up to another: message id << 6 | number, and length.
