@@ -30,28 +30,6 @@ where (cast(:agent_id as text) is null and exists (select 1 from main.session_ag
 -- Give a session a title, replacing the one it has.
 update main.session_summaries set title = :title where session_id = :session_id;
 
--- name: session_list_trunk :many SessionInfo
--- One page of sessions by their trunk's last activity, newest first; forks do not count.
--- :activity and :after are the last line of the page before; for the first page, a text after every other, and ''.
--- plan: session_summaries_trunk
-select session_id, trunk_activity as last_activity, trunk_messages as message_count, trunk_agents as agent_count,
-    model_identifier, cwd, title
-from main.session_summaries
-where (trunk_agents > 0 or trunk_messages > 0)
-    and trunk_activity <= :activity and (trunk_activity < :activity or session_id > :after)
-order by trunk_activity desc, session_id
-limit (select cast(:limit as bigint)) offset (select cast(:offset as bigint));
-
--- name: session_list_all :many SessionInfo
--- As session_list_trunk with every fork counted.
--- plan: session_summaries_all
-select session_id, all_activity as last_activity, all_messages as message_count, all_agents as agent_count,
-    model_identifier, cwd, title
-from main.session_summaries
-where all_activity <= :activity and (all_activity < :activity or session_id > :after)
-order by all_activity desc, session_id
-limit (select cast(:limit as bigint)) offset (select cast(:offset as bigint));
-
 -- name: session_list_cwd :many SessionInfo
 -- As session_list_trunk, of one working directory.
 -- plan: session_summaries_cwd

@@ -13,6 +13,30 @@ select cast(:agent_id as text), p.session_id, p.agent_idx, p.fork_idx from main.
 where not exists (select 1 from main.agents where agent_id = :agent_id)
 on conflict (agent_id) do nothing;
 
+-- name: session_list_trunk :many SessionInfo
+-- One page of sessions by their trunk's last activity, newest first; forks do not count.
+-- :activity and :after are the last line of the page before; for the first page, a text after every other, and ''.
+-- differs: one index holds the trunks' order.
+-- plan: session_summaries_trunk
+select session_id, trunk_activity as last_activity, trunk_messages as message_count, trunk_agents as agent_count,
+    model_identifier, cwd, title
+from main.session_summaries
+where (trunk_agents > 0 or trunk_messages > 0)
+    and trunk_activity <= :activity and (trunk_activity < :activity or session_id > :after)
+order by trunk_activity desc, session_id
+limit (select cast(:limit as bigint)) offset (select cast(:offset as bigint));
+
+-- name: session_list_all :many SessionInfo
+-- As session_list_trunk with every fork counted.
+-- differs: one index holds their order.
+-- plan: session_summaries_all
+select session_id, all_activity as last_activity, all_messages as message_count, all_agents as agent_count,
+    model_identifier, cwd, title
+from main.session_summaries
+where all_activity <= :activity and (all_activity < :activity or session_id > :after)
+order by all_activity desc, session_id
+limit (select cast(:limit as bigint)) offset (select cast(:offset as bigint));
+
 -- name: session_unnamed :many text, text
 -- Of some sessions those without a title whose second message another program wrote, with that message, which is to name them:
 -- it is not indexed yet, or it would have given its title then.

@@ -132,10 +132,14 @@ CREATE TABLE session_summaries (
     title text
 ) without rowid;
 
-CREATE INDEX session_summaries_all on session_summaries (all_activity desc, session_id);
+CREATE INDEX session_summaries_even on session_summaries (trunk_activity desc, session_id)
+where trunk_activity = all_activity and (trunk_agents > 0 or trunk_messages > 0);
 
 CREATE INDEX session_summaries_trunk on session_summaries (trunk_activity desc, session_id)
-where trunk_agents > 0 or trunk_messages > 0;
+where trunk_activity <> all_activity and (trunk_agents > 0 or trunk_messages > 0);
+
+CREATE INDEX session_summaries_all on session_summaries (all_activity desc, session_id)
+where trunk_activity <> all_activity or (trunk_agents <= 0 and trunk_messages <= 0);
 
 CREATE INDEX session_summaries_cwd on session_summaries (cwd, trunk_activity desc, session_id)
 where trunk_agents > 0 or trunk_messages > 0;

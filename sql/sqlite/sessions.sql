@@ -11,6 +11,41 @@ insert into session_mend (session_id) values (:session_id);
 insert into stray_agents (agent_id) select :agent_id where not exists (select 1 from agents where agent_id = :agent_id)
 on conflict (agent_id) do nothing;
 
+-- name: session_list_trunk :many SessionInfo
+-- One page of sessions by their trunk's last activity, newest first; forks do not count.
+-- :activity and :after are the last line of the page before; for the first page, a text after every other, and ''.
+-- differs: two indexes hold the trunks' order, one of them for sessions whose forks were active later; they are read in turn.
+-- plan: session_summaries_even
+select session_id, trunk_activity as last_activity, trunk_messages as message_count, trunk_agents as agent_count,
+    model_identifier, cwd, title
+from session_summaries
+where trunk_activity = all_activity and (trunk_agents > 0 or trunk_messages > 0)
+    and trunk_activity <= :activity and (trunk_activity < :activity or session_id > :after)
+union all
+select session_id, trunk_activity, trunk_messages, trunk_agents, model_identifier, cwd, title
+from session_summaries
+where trunk_activity <> all_activity and (trunk_agents > 0 or trunk_messages > 0)
+    and trunk_activity <= :activity and (trunk_activity < :activity or session_id > :after)
+order by last_activity desc, session_id
+limit :limit offset :offset;
+
+-- name: session_list_all :many SessionInfo
+-- As session_list_trunk with every fork counted.
+-- differs: two indexes hold the order, one of them for sessions whose forks were active last; they are read in turn.
+-- plan: session_summaries_all
+select session_id, trunk_activity as last_activity, all_messages as message_count, all_agents as agent_count,
+    model_identifier, cwd, title
+from session_summaries
+where trunk_activity = all_activity and (trunk_agents > 0 or trunk_messages > 0)
+    and trunk_activity <= :activity and (trunk_activity < :activity or session_id > :after)
+union all
+select session_id, all_activity, all_messages, all_agents, model_identifier, cwd, title
+from session_summaries
+where (trunk_activity <> all_activity or (trunk_agents <= 0 and trunk_messages <= 0))
+    and all_activity <= :activity and (all_activity < :activity or session_id > :after)
+order by last_activity desc, session_id
+limit :limit offset :offset;
+
 -- name: session_unnamed :many text, text
 -- Of some sessions those without a title whose second message another program wrote, with that message, which is to name them:
 -- it is not indexed yet, or it would have given its title then.

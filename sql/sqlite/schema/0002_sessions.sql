@@ -57,9 +57,14 @@ create table session_summaries (
     cwd text not null default '',
     title text
 ) without rowid;
-create index session_summaries_all on session_summaries (all_activity desc, session_id);
+-- A session whose trunk was active last, as most are, stands in one index for both lists, with and without forks; the others stand
+-- in one each. So an add moves one entry and not two (a page of some 8 us less to flush).
+create index session_summaries_even on session_summaries (trunk_activity desc, session_id)
+where trunk_activity = all_activity and (trunk_agents > 0 or trunk_messages > 0);
 create index session_summaries_trunk on session_summaries (trunk_activity desc, session_id)
-where trunk_agents > 0 or trunk_messages > 0;
+where trunk_activity <> all_activity and (trunk_agents > 0 or trunk_messages > 0);
+create index session_summaries_all on session_summaries (all_activity desc, session_id)
+where trunk_activity <> all_activity or (trunk_agents <= 0 and trunk_messages <= 0);
 create index session_summaries_cwd on session_summaries (cwd, trunk_activity desc, session_id)
 where trunk_agents > 0 or trunk_messages > 0;
 
