@@ -135,7 +135,7 @@ def _is_there(file: Path) -> bool:
 
 
 def _expanded(path: str | os.PathLike[str], base: Path, place: str) -> Path:
-    text = os.fspath(path)
+    text = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(text, str) or not text.strip() or "\0" in text:
         raise ConfigError(f"{place} is {text!r}, expected a path")
     try:

@@ -30,9 +30,10 @@ SHORTEST_S, LONGEST_S = 0.01, 30 * 86_400.0
 
 def check_name(name: str) -> str:
     """The name of a lease, refused when it is kept for our own."""
-    if check_text("name", name).startswith(RESERVED):
+    checked = check_text("name", name)
+    if checked.startswith(RESERVED):
         raise InvalidValue(f"name {name!r} begins with {RESERVED!r}, which crowmem keeps for itself: choose another")
-    return name
+    return checked
 
 
 def check_lease_s(lease_s: float) -> float:

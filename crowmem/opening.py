@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crowmem.blobs.opening import open_images
 from crowmem.config import DURABILITIES, Config, load, resolve_url
-from crowmem.errors import ConfigError, SchemaMismatch
+from crowmem.errors import ConfigError, InvalidValue, SchemaMismatch
 from crowmem.resources import sql_root
 from crowmem.schema import apply_schema
 from crowmem.statement import statement
@@ -77,16 +77,24 @@ class Options(NamedTuple):
             config=settings,
             read_only=bool(read_only) or target.read_only,
             images=images,
-            durability=check_choice("durability", durability or settings.durability, DURABILITIES),
+            durability=check_choice(
+                "durability", settings.durability if durability is None else durability, DURABILITIES
+            ),
             pool_size=check_range("pool_size", settings.pool_size if pool_size is None else pool_size, 1, POOL),
             busy_timeout_s=check_seconds("busy_timeout_s", busy_timeout_s, 0, DAY_S),
-            schema=check_text("schema", schema, limit=SCHEMA_BYTES),
+            schema=_schema(schema),
             stem=None if stem is None else bool(stem),
             max_attempts=check_range(
                 "max_attempts", settings.max_attempts if max_attempts is None else max_attempts, 1, ATTEMPTS
             ),
             prepare=bool(prepare),
         )
+
+
+def _schema(name: str) -> str:
+    if check_text("schema", name, limit=SCHEMA_BYTES).startswith("pg_"):
+        raise InvalidValue(f"schema {name!r} begins with 'pg_', which PostgreSQL keeps for itself: choose another")
+    return name
 
 
 def blocking_driver(options: Options) -> RootDriver:

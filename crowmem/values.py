@@ -183,7 +183,7 @@ def check_text(name: str, value: Any, *, empty: bool = False, limit: int = TEXT_
         ) from None
     if size > limit:
         raise InvalidValue(f"{name} {_shown(value)} is {size:,} bytes, at most {limit:,} are allowed")
-    return str(value)
+    return str.__str__(value)  # an enum member's own __str__ gives its name, not its text
 
 
 def check_optional_text(name: str, value: Any, *, empty: bool = True, limit: int = TEXT_BYTES) -> str | None:

@@ -91,11 +91,12 @@ class Agents(Repository[M]):
             Conflict: the id is taken.
             InvalidValue: a value is out of its range, or the id names another session or place than the arguments.
         """
-        parsed = _place(check_text("agent_id", agent_id), check_text("session_id", session_id), agent_idx, fork_idx)
+        agent, session = check_text("agent_id", agent_id), check_text("session_id", session_id)
+        parsed = _place(agent, session, agent_idx, fork_idx)
         row = await self._one(
             ADD,
-            agent_id=agent_id,
-            session_id=session_id,
+            agent_id=agent,
+            session_id=session,
             agent_idx=parsed[0],
             fork_idx=parsed[1],
             forked_at=_anchor_text(forked_at),
@@ -103,7 +104,9 @@ class Agents(Repository[M]):
             prompt_id=check_optional_text("prompt_id", prompt_id),
             prompt_args=None if prompt_args is None else encode_object(prompt_args, "prompt_args"),
             system_prompt=check_text("system_prompt", system_prompt, empty=True, limit=MESSAGE_BYTES),
-            tool_definitions=encode_json(check_list("tool_definitions", tool_definitions or []), "tool_definitions"),
+            tool_definitions=encode_json(
+                [] if tool_definitions is None else check_list("tool_definitions", tool_definitions), "tool_definitions"
+            ),
             mcp_servers=None
             if mcp_servers is None
             else encode_json(check_list("mcp_servers", mcp_servers), "mcp_servers"),
@@ -271,9 +274,9 @@ class Agents(Repository[M]):
             wire_id: the session's name, or a fork's agent id.
         """
         session_id, fork_idx = check_text("wire_id", wire_id, empty=True), 1
-        if not await self._value(EXISTS, session_id=wire_id, agent_id=None):
+        if not await self._value(EXISTS, session_id=session_id, agent_id=None):
             try:
-                place = parse_agent_id(wire_id)
+                place = parse_agent_id(session_id)
             except InvalidValue:
                 return []
             session_id, fork_idx = place.session_id, place.fork_idx

@@ -26,12 +26,12 @@ class Prompts(Repository[M]):
             name: kept with the template when this call is the one that stores it.
         """
         text = check_text("template", template, empty=True, limit=MESSAGE_BYTES)
-        check_text("name", name, empty=True)
+        title = check_text("name", name, empty=True)
         known = await self._value(FIND, template=text)  # another program may have stored it under an id of its own
         if known is not None:
             return str(known)
         new_id = f"prompt-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
-        await self._many(ADD, id=new_id, name=name, template=text, created_at=now_text())
+        await self._many(ADD, id=new_id, name=title, template=text, created_at=now_text())
         return new_id
 
     @operation
