@@ -44,6 +44,13 @@ _KINDS: dict[str, type[errors.CrowmemError]] = {
     "XX001": errors.StoreCorrupt,
     "XX002": errors.StoreCorrupt,
 }
+# what to do, where the server's own text names the trouble alone
+_CURES = {
+    errors.StoreFull: "no room left: free some, then try again",
+    errors.Busy: "somebody else holds the lock: try again",
+    errors.ReadOnly: "open it without read_only, as a role that may write, and on the primary",
+    errors.StoreCorrupt: "restore a backup, or run `crowmem check`",
+}
 
 
 FAILURES = (psycopg.Error, PoolTimeout, TooManyRequests, PoolClosed, OverflowError, UnicodeEncodeError)
@@ -88,8 +95,9 @@ def translate(error: Exception, statement: Statement | None, store: str, *, alon
         kind = _KINDS.get(code) or _KINDS.get(code[:2]) or errors.DatabaseError
         if isinstance(error, pg.InsufficientPrivilege) and statement is not None and not statement.writes:
             kind = errors.ConfigError
-    first = str(error).strip().splitlines()
-    return _named(kind(first[0] if first else type(error).__name__), statement, store)
+    first, cure = str(error).strip().splitlines(), _CURES.get(kind)
+    told = first[0] if first else type(error).__name__
+    return _named(kind(f"{told}: {cure}" if cure else told), statement, store)
 
 
 def _named(error: errors.CrowmemError, statement: Statement | None, store: str) -> errors.CrowmemError:
