@@ -134,9 +134,11 @@ def plain(text: str) -> str | None:
     found = text.encode().translate(_ASCII)
     most = (len(found) + 1) // 2 if len(found) < 2 * DOCUMENT_REPEATS else found.count(b" ") + 1
     if most > DOCUMENT_REPEATS:
+        most -= found.count(b"  ")  # no token stands between those; there are two after most marks
+    if most > DOCUMENT_REPEATS:
         # no word stands there 257 times if so many others do; the last of the piece may be half a word
         others = most - DOCUMENT_REPEATS
-        if most > 4 * DOCUMENT_REPEATS or len(set(found[: 12 * others].split())) <= others + 1:
+        if most > 4 * DOCUMENT_REPEATS or len(set(found[: 10 * others].split())) <= others + 1:
             return None
     if _holds_long(found):
         return None
