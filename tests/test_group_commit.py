@@ -135,8 +135,8 @@ def test_ctrl_c_in_the_thread_that_leads_loses_and_doubles_nothing(
     file = memory._driver.file
     take, interrupted = file.take, []
 
-    def take_once() -> Any:
-        connection = take()
+    def take_once(**how: Any) -> Any:
+        connection = take(**how)
         if not file.group._waiting or interrupted:
             return connection
         interrupted.append(_Interrupted(connection, after))

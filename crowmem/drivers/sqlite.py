@@ -131,8 +131,10 @@ class BlockingTransaction:
     async def run_batch(self, statement: Statement, rows: Iterable[Mapping[str, Any]]) -> list[Any]:
         """Run one statement for each set of parameters."""
         self._check()
-        with translated(statement, self.driver.file.name):
+        try:
             return execute_batch(self.connection, statement, rows)
+        except FAILURES as error:
+            raise translate(error, statement, self.driver.file.name) from error
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[BlockingTransaction]:

@@ -244,8 +244,12 @@ class SqliteFile:
         finally:
             self.turn.release()
 
-    def take(self) -> apsw.Connection:
-        """The writing connection, when it is this caller's turn; the turn is to be released."""
+    def take(self, *, look: bool = True) -> apsw.Connection:
+        """The writing connection, when it is this caller's turn; the turn is to be released.
+
+        Args:
+            look: see that the file is still there; False for whoever does so before the commit.
+        """
         self.check()
         turn = self.turn
         if is_spoilt(self.real):
@@ -261,7 +265,8 @@ class SqliteFile:
         if not turn.acquire(self.busy_timeout_s):
             raise Busy(f"{self.name}: other writers kept the store for {self.busy_timeout_s:g} s")
         try:
-            self.place.check()
+            if look:
+                self.place.check()
             if self._writer is not None and not self.closed:
                 return self._writer
             self.check()  # it may have been closed meanwhile
@@ -300,7 +305,7 @@ class SqliteFile:
 
     def begin(self) -> apsw.Connection:
         """Take the turn and begin an immediate transaction, to be ended by `commit` or `abandon`."""
-        connection = self.take()
+        connection = self.take(look=not self.place.has_log)  # nothing is kept before the commit, which looks
         try:
             connection.execute("begin immediate")
         except BaseException as error:

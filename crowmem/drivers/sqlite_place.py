@@ -2,9 +2,9 @@
 
 A file that was removed, or that a backup took the place of, lives on for whoever has it open: SQLite goes on writing
 into it, and what it acknowledges is gone when the last connection closes. SQLite looks for this only where it keeps a
-rollback journal. So each writer looks before it begins, and again before a transaction commits. A write-ahead log that
-was removed is saved when the store is closed in peace, but not from a crash, and its index carries the locks between
-processes: those two files are looked for every second.
+rollback journal. So whoever writes one statement looks before it, and a transaction before it commits. A write-ahead
+log that was removed is saved when the store is closed in peace, but not from a crash, and its index carries the locks
+between processes: those two files are looked for every second.
 """
 
 from __future__ import annotations
@@ -47,6 +47,11 @@ class Place:
         if connection.pragma("journal_mode") == "wal":
             found = [_find(self._database + suffix) for suffix in LOG]
             self._log = tuple(file for file in found if file is not None)
+
+    @property
+    def has_log(self) -> bool:
+        """Whether there is a write-ahead log; without, SQLite itself refuses to write into a lost file."""
+        return bool(self._log)
 
     def forget_log(self) -> None:
         """No connection has the log open any more: SQLite removes it and makes another."""
