@@ -66,7 +66,7 @@ class Settings:
                 str(given.get("options") or ""),
                 f"-c synchronous_commit={'on' if self.durability == 'full' else 'off'}",
                 "-c jit=off",
-                # plans are kept until the table is analysed: as on a slow disk one would read the whole of what was short once
+                # a plan is kept until the table is analysed: as on a slow disk it would read all of what was short once
                 "-c random_page_cost=1.1",
                 "-c gin_pending_list_limit=64",  # kB, the least: the add that fills the list merges it into the index
                 "-c client_connection_check_interval=1000",  # a statement ends when its client is gone
