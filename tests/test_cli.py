@@ -147,6 +147,32 @@ def test_a_command_that_reads_makes_no_store_where_a_name_is_misspelt(local: Doo
     assert not Path(local.url).exists()
 
 
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["check"],
+        ["check", "--deep"],
+        ["sessions"],
+        ["delete", "x", "--yes"],
+        ["gc"],
+        ["reindex"],
+        ["mail", "count", "a"],
+        ["mail", "claim", "a"],
+        ["mail", "revive", "1"],
+        ["tape", "list"],
+        ["purge", "--mail", "7d", "--yes"],
+    ],
+    ids=" ".join,
+)
+def test_a_command_makes_no_tables_in_an_empty_database(pg_fresh: str, capsys: Any, argv: list[str]) -> None:
+    ran = Door(pg_fresh, capsys)(*argv)
+    assert (ran.code, ran.out) == (1, "")
+    assert "there is no store in this database yet" in ran.err
+    with psycopg.connect(pg_fresh) as connection:
+        made = connection.execute("select relname from pg_class where relnamespace = 'public'::regnamespace").fetchall()
+    assert made == []
+
+
 def test_an_unreachable_server_ends_with_3_and_hides_the_password(local: Door, tmp_path: Path) -> None:
     ran = local.bare("--db", f"postgresql://crow:verysecret@localhost/crow?host={tmp_path}", "sessions")
     assert (ran.code, ran.out) == (3, "")

@@ -31,6 +31,12 @@ def test_sending_and_claiming(mail):
     assert mail("claim", "a") == ""
 
 
+def test_a_key_with_several_contents_is_wrong_usage_and_sends_none(mail):
+    mail("send", "a", "zero")
+    mail("send", "a", "one", "two", "--key", "k", code=2)
+    assert mail("count", "a").split()[:2] == ["pending", "1"]
+
+
 def test_a_key_sends_once_and_a_priority_is_claimed_alone(mail):
     assert mail("send", "a", "x", "--key", "k") == mail("send", "a", "y", "--key", "k")
     mail("send", "a", "urgent", "--priority", "high", "--task", "task-1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -123,3 +124,23 @@ def test_leases_are_listed(door: Door) -> None:
             assert "\x07" not in ran.out
         [one] = door("--json", "leases").records
         assert (one["name"], one["token"]) == ("n", lease.token)
+
+
+def test_a_tape_is_imported_from_stdin(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = b'{"kind": "message", "n": 1.0}\n{"kind":"event"}\n'
+
+    def feed() -> None:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+
+    feed()
+    ran = door("tape", "import", "-")
+    assert (ran.code, "give --as TAPE" in ran.err) == (2, True)
+    ran = door("--json", "tape", "import", "-", "--as", "t")
+    assert ran.records == [{"tape": "t", "path": "-", "entries": 2}]
+    feed()
+    assert door("tape", "import", "-", "--as", "t").code == 1
+    with door.open() as memory:
+        assert memory.tapes.load_json("t") == '[{"kind": "message", "n": 1.0},{"kind":"event"}]'
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"{}\nnonsense\n")))
+    ran = door("tape", "import", "-", "--as", "u")
+    assert (ran.code, "stdin:2 is not JSON" in ran.err) == (2, True)

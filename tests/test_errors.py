@@ -21,7 +21,7 @@ from crowmem.drivers import postgres_errors, sqlite_errors
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
-def test_an_error_of_postgresql_names_the_cure(raised: Any, kind: type[Exception], cure: str) -> None:
+def test_an_error_of_postgresql_names_the_cure(raised: Exception, kind: type[Exception], cure: str) -> None:
     found = postgres_errors.translate(raised, None, "the store")
     assert type(found) is kind
     assert str(found).startswith(f"the store: {raised}: ")

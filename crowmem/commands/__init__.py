@@ -9,7 +9,7 @@ no errors: `crowmem.cli` turns each into one line and an exit code. A command wi
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -77,16 +77,16 @@ def opened(args: argparse.Namespace, *, write: bool = False, create: bool = Fals
     Args:
         args: with ``db`` and ``config``.
         write: the command writes.
-        create: the command may make a SQLite file that is not there; others leave none where a name was misspelt.
+        create: the command may make a store that is not there; others leave none where a name was misspelt.
 
     Raises:
-        NotFound: there is no such file.
+        NotFound: there is no such file, or no store in the database.
     """
     from crowmem.errors import SchemaTooOld
     from crowmem.memory import Memory
 
     if not create:
-        _check_exists(args)
+        _check_exists(args, write=write)
     try:
         memory = Memory.open(args.db, config=args.config, read_only=not (write or create))
     except SchemaTooOld:
@@ -97,16 +97,20 @@ def opened(args: argparse.Namespace, *, write: bool = False, create: bool = Fals
         yield memory
 
 
-def _check_exists(args: argparse.Namespace) -> None:
+def _check_exists(args: argparse.Namespace, *, write: bool) -> None:
     import os
 
     from crowmem.config import load, resolve_url
-    from crowmem.errors import NotFound
+    from crowmem.errors import NotFound, SchemaTooOld
+    from crowmem.memory import Memory
     from crowmem.urls import normalize
 
     target = normalize(resolve_url(args.db, os.environ, load(args.config)))
     if target.path is not None and not target.path.exists():
         raise NotFound(f"there is no store at {target.name}: check --db, or make one with `crowmem import`")
+    if write and target.dialect == "postgres":  # to open an empty database for writing makes a store in it
+        with suppress(SchemaTooOld):
+            Memory.open(args.db, config=args.config, read_only=True).close()
 
 
 def add_global_options(parser: argparse.ArgumentParser) -> None:

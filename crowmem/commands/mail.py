@@ -6,7 +6,7 @@ import sys
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from crowmem.commands import FAILED, OK, add_action, add_actions, opened
+from crowmem.commands import FAILED, OK, UsageError, add_action, add_actions, opened
 from crowmem.commands.options import duration, whole
 from crowmem.commands.output import local_time, put_json, put_line, put_note, put_records
 from crowmem.errors import NotFound
@@ -71,6 +71,8 @@ def run(args: argparse.Namespace) -> int | None:
 
 def send(args: argparse.Namespace) -> None:
     """Put items into a mailbox, and print their numbers."""
+    if args.key is not None and len(args.contents) > 1:
+        raise UsageError("--key is of one item, and there are several contents: the others would not be sent")
     contents = [sys.stdin.read() if text == "-" else text for text in args.contents]
     options = {"priority": args.priority, "delay_s": args.delay, "key": args.key, "task_id": args.task}
     with opened(args, create=True) as memory, memory.transaction() as tx:

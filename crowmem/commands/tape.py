@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from crowmem.commands import UsageError, add_action, add_actions, opened
@@ -15,6 +16,8 @@ from crowmem.terminal import one_line
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
+    from pathlib import Path
 
     from crowmem.records import TapeInfo
 
@@ -38,7 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     chosen.add_argument("--start", type=whole(0, POSITIONS), metavar="N", help="from number N on")
     showing.add_argument("--stop", type=whole(0, POSITIONS), metavar="N", help="up to but not including number N")
     taking = add_action(actions, "import", "append the entries of JSONL files, each to the tape of its name", take_in)
-    taking.add_argument("paths", nargs="+", metavar="PATH", help="a file, one JSON object a line")
+    taking.add_argument(
+        "paths", nargs="+", metavar="PATH", help="a file, one JSON object a line; - is stdin, with --as"
+    )
     taking.add_argument("--as", dest="tape", metavar="TAPE", help="the tape to append to, for a single file")
     taking.add_argument("--append", action="store_true", help="also to a tape that has entries already")
     giving = add_action(actions, "export", "write a tape to a JSONL file, byte for byte", give_out)
@@ -84,16 +89,37 @@ def take_in(args: argparse.Namespace) -> None:
 
     if args.tape is not None and len(args.paths) > 1:
         raise UsageError("--as names one tape, and there are several files")
+    if args.tape is None and "-" in args.paths:
+        raise UsageError("- is stdin, which has no name to take for the tape: give --as TAPE")
     with opened(args, create=True) as memory:
         for path in args.paths:
             tape = args.tape or Path(path).stem
             if not args.append and memory.tapes.length(tape):
                 raise Conflict(f"tape {tape!r} has entries already: give --append to add to them, or --as another name")
-            count = memory.tapes.import_jsonl(tape, path, expected_length=None if args.append else 0)
+            with _file(path) as file:
+                count = memory.tapes.import_jsonl(tape, file, expected_length=None if args.append else 0)
             if args.json:
                 put_json({"tape": tape, "path": path, "entries": count})
             else:
                 put_line(f"{one_line(tape)}: {counted(count, 'entries')}")
+
+
+@contextmanager
+def _file(path: str) -> Iterator[str | Path]:
+    """The file to read; stdin is first written to one, since it may stop in the middle of a transaction."""
+    import shutil
+    import sys
+    from pathlib import Path
+    from tempfile import TemporaryDirectory
+
+    if path != "-":
+        yield path
+        return
+    with TemporaryDirectory(prefix="crowmem-") as folder:
+        copy = Path(folder, "stdin")
+        with copy.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        yield copy
 
 
 def give_out(args: argparse.Namespace) -> None:
