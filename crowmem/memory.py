@@ -193,6 +193,7 @@ class Memory:
 
     def close(self) -> None:
         """Close the store; a second close does nothing. Later use raises Closed."""
+        self._store.closed |= not self._driver.in_transaction  # a transaction ends with its block
         drive(self._driver.close())
 
     def __repr__(self) -> str:
@@ -297,6 +298,7 @@ class AsyncMemory:
 
     async def close(self) -> None:
         """As `Memory.close`."""
+        self._store.closed |= not self._driver.in_transaction
         await self._driver.close()
 
     def __repr__(self) -> str:

@@ -23,6 +23,7 @@ class Store:
         frequencies: how common the words are that searches asked for.
         images: where the bytes of images are; None leaves images in their messages.
         images_joined: whether the image store knows that this store uses it.
+        closed: whether the store was closed; what needs no database asks it.
     """
 
     def __init__(self, where: str, *, stem: bool = False, max_attempts: int = 5, images: Blobs | None = None) -> None:
@@ -34,3 +35,4 @@ class Store:
         self.frequencies = Frequencies()
         self.images = images
         self.images_joined = False
+        self.closed = False

@@ -24,6 +24,7 @@ from crowmem.copying import copy_store
 from crowmem.errors import (
     BlobDamaged,
     Busy,
+    Closed,
     ConfigError,
     Conflict,
     InvalidValue,
@@ -214,6 +215,29 @@ def test_extract_and_hydrate(memory):
     assert memory.images.get(KEY) == DATA
     assert memory.images.hydrate(stored) == message
     assert stored["content"][1] == REF
+
+
+def test_no_image_is_read_or_kept_after_close(memory, folder):
+    key = memory.images.put(DATA)
+    named = memory.images.extract(picture(DATA))
+    with memory.transaction() as tx:
+        tx.close()  # a transaction ends with its block
+    assert memory.images.exists(key)
+    memory.close()
+    for call in (
+        lambda: memory.images.put(GIF),
+        lambda: memory.images.get(key),
+        lambda: memory.images.exists(key),
+        lambda: memory.images.extract(picture(GIF)),
+        lambda: memory.images.hydrate(named),
+        memory.images.sync,
+        lambda: memory.images.collect(grace_s=0),
+        lambda: memory.images.messages(key),
+    ):
+        with pytest.raises(Closed):
+            call()
+    assert [path.stem for path in folder.rglob("*.png")] == [key.removesuffix(".png")]
+    assert not list(folder.rglob("*.gif"))
 
 
 def test_a_missing_image_leaves_its_reference(memory, folder):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from crowmem.blobs.keys import check_key, image_key
 from crowmem.collecting import collect
-from crowmem.errors import ConfigError, InvalidValue, Unsupported
+from crowmem.errors import Closed, ConfigError, InvalidValue, Unsupported
 from crowmem.image_keeping import check_writable, keep_alone, put_back
 from crowmem.images import extract, remove
 from crowmem.operation import M, Repository, operation
@@ -102,6 +102,7 @@ class Images(Repository[M]):
         Raises:
             BlobDamaged, Unavailable: as `get`.
         """
+        self._check_open()
         [whole] = await put_back(self._driver, self._store, [_checked(message)])
         return whole
 
@@ -182,7 +183,12 @@ class Images(Repository[M]):
             raise Unsupported("images.collect inside a transaction: no rollback brings images back; call it outside")
         return await collect(self._driver, self._store, grace)
 
+    def _check_open(self) -> None:
+        if self._store.closed:
+            raise Closed(f"the store {self._store.where} was closed; open it again")
+
     def _images(self) -> Blobs:
+        self._check_open()
         if self._store.images is None:
             raise ConfigError(f"{self._store.where} keeps no images: open it with images=, a folder or an image store")
         return self._store.images
