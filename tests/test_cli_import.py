@@ -131,6 +131,23 @@ def test_show_says_how_to_go_on_in_the_sessions_own_tool(door: Door) -> None:
     assert "to go on" not in door("show", "chat").out
 
 
+def test_only_what_pi_wrote_is_resumed_with_pi(door: Door, tmp_path: Path) -> None:
+    """OpenClaw writes pi's lines; pi does not know its sessions."""
+    for name, folder in (("crow-of-pi", ".pi/agent/sessions/--tmp--"), ("crow-of-claw", ".openclaw/agents/a/sessions")):
+        lines = [
+            {"type": "session", "id": name, "version": 3, "timestamp": "2026-02-24T10:00:00Z", "cwd": "/nest"},
+            {"type": "message", "id": "m1", "message": {"role": "user", "content": "Build a nest."}},
+        ]
+        file = tmp_path / folder / f"{name}.jsonl"
+        file.parent.mkdir(parents=True)
+        file.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+        assert door("import", str(file)).code == 0
+    assert door("show", "crow-of-pi").lines[-1] == "to go on with it: cd /nest && pi --session crow-of-pi"
+    shown = door("show", "crow-of-claw")
+    assert "Build a nest." in shown.out
+    assert "to go on with it" not in shown.out
+
+
 def test_a_file_with_a_hostile_name_is_told_harmlessly(door: Door, tmp_path: Path) -> None:
     name = HOSTILE.replace("\0", "").replace("/", "").encode(errors="ignore").decode()[:60]
     (tmp_path / name).write_text("nothing\n", encoding="utf-8")

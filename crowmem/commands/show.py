@@ -77,9 +77,12 @@ def _resume(memory: Memory, wire_id: str, paint: Paint) -> None:
     source = memory.imports.session(wire_id)
     if source is None:
         return
+    from pathlib import Path
+
     from crowmem.importers import FORMATS
 
-    words = next((form.resume for form in FORMATS if form.name == source.format), ())
+    form = next((form for form in FORMATS if form.name == source.format), None)
+    words = form.resume if form is not None and form.resumes(Path(source.path)) else ()
     info = memory.sessions.get(wire_id)
     if words and info is not None:
         command = shlex.join(word.replace("{session}", wire_id) for word in words)

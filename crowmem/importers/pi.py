@@ -147,6 +147,11 @@ def _usage(found: Any) -> dict[str, int] | None:
     return chat.usage(asked, found.get("output"))
 
 
+def resumes(path: Path) -> bool:
+    """Whether pi itself wrote it: OpenClaw writes the same lines, and its agents are no sessions of pi's."""
+    return ".openclaw" not in path.parts
+
+
 def discover(home: Path, env: Mapping[str, str]) -> list[Path]:
     """The sessions of pi, and of OpenClaw's agents."""
     top = folder(env, "PI_CODING_AGENT_DIR", home / ".pi" / "agent")
@@ -161,4 +166,5 @@ FORMAT = Format(
     read=read,
     discover=discover,
     resume=("pi", "--session", "{session}"),
+    resumes=resumes,
 )

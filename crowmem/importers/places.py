@@ -19,6 +19,11 @@ def nowhere(_home: Path, _env: Mapping[str, str]) -> list[Path]:
     return []
 
 
+def anywhere(_path: Path) -> bool:
+    """A form that one tool alone writes."""
+    return True
+
+
 def alone(_path: Path) -> list[Path]:
     """A file that is whole by itself."""
     return []
@@ -32,7 +37,7 @@ class Format:
     it goes and holds no more than one turn's worth. ``discover`` gives the files and folders below a home folder that
     exist. ``companions`` gives files and folders that are read together with a file, and whose change is a change of
     it. ``resume`` is the command that continues a session in its own tool, ``{session}`` standing for the id; empty for
-    none.
+    none. ``resumes`` tells whether that tool knows a session whose file lies there: others may write the same form.
     """
 
     name: str
@@ -42,6 +47,7 @@ class Format:
     discover: Discover = nowhere
     resume: tuple[str, ...] = ()
     companions: Callable[[Path], list[Path]] = alone
+    resumes: Callable[[Path], bool] = anywhere
 
 
 def folder(env: Mapping[str, str], variable: str, default: Path) -> Path:
