@@ -121,6 +121,7 @@ def scope_of(
     groups: list[Group] = []
     forbidden: list[str] = []
     agents = None if agent_ids is None else check_texts("agent_ids", agent_ids)
+    index = None if agent_idx is None else check_range("agent_idx", agent_idx, 0, 2**31 - 1)
     stamps = optional_time_text("after", after), optional_time_text("before", before)
     if session_id is not None:
         groups.append(_group(SESSION, [check_optional_text("session_id", session_id) or ""]))
@@ -130,10 +131,10 @@ def scope_of(
         groups.append(_group(ROLE, check_texts("roles", roles)))
     if tools is not None:
         groups.append(_group(TOOL, check_texts("tools", tools)))
-    if agent_idx == 1:
+    if index == 1:
         forbidden.append(MARK + LATER_INDEX)
-    elif agent_idx is not None:
-        groups.append(_group(INDEX, [str(check_range("agent_idx", agent_idx, 0, 2**31 - 1))]))
+    elif index is not None:
+        groups.append(_group(INDEX, [str(index)]))
     if not include_forks:
         forbidden.append(MARK + FORK)
     if not injected:

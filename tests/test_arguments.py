@@ -67,3 +67,13 @@ def test_a_durability_that_is_none_is_not_taken_for_the_default(tmp_path: Path, 
 def test_a_schema_of_the_servers_own_is_refused_with_the_reason(pg_clean: str) -> None:
     with pytest.raises(InvalidValue, match="'pg_crow' begins with 'pg_', which PostgreSQL keeps"):
         Memory.open(pg_clean, schema="pg_crow")
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [("agent_idx", True), ("agent_idx", 1.0), ("exclude", 0), ("exclude", []), ("exclude", {}), ("exclude", False)],
+    ids=repr,
+)
+def test_a_filter_of_a_wrong_kind_is_no_filter_left_out(memory: Any, name: str, bad: Any) -> None:
+    with pytest.raises(InvalidValue, match=f"{name} is of type"):
+        memory.search.messages("nest", **{name: bad})

@@ -9,7 +9,7 @@ import pytest
 from mailboxes import execute, let_time_pass
 
 from crowmem import Memory
-from crowmem.errors import Closed, InvalidValue, LeaseLost, ReadOnly
+from crowmem.errors import Closed, InvalidValue, LeaseLost, ReadOnly, Unsupported
 
 
 def ids(rows):
@@ -419,7 +419,7 @@ def test_a_closed_store_says_so(backend):
 
 
 def test_waiting_inside_a_transaction_is_refused(memory):
-    with memory.transaction() as tx, pytest.raises(Closed, match="transaction"):
+    with memory.transaction() as tx, pytest.raises(Unsupported, match="transaction"):
         tx.mailbox.wait("a", timeout_s=5)
 
 

@@ -20,7 +20,7 @@ from crowmem.drivers.postgres_errors import FAILURES, translate, translated
 from crowmem.drivers.postgres_run import run_prepared
 from crowmem.drivers.postgres_settings import POOL, Settings, configure, records, seems_alive, values
 from crowmem.drivers.postgres_wait import Listener
-from crowmem.errors import Closed, CrowmemError, OutcomeUnknown, PoolExhausted, Unavailable
+from crowmem.errors import Closed, CrowmemError, OutcomeUnknown, PoolExhausted, Unavailable, Unsupported
 from crowmem.statement import in_schema
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ class BlockingTransaction:
 
     async def wait(self, topic: str, timeout_s: float, look: Statement | None = None) -> None:
         """Refused: it would hold a transaction open."""
-        raise Closed(f"waiting for {topic!r} inside a transaction would hold its rows; wait outside it")
+        raise Unsupported(f"waiting for {topic!r} inside a transaction would hold its rows; wait outside it")
 
     async def announce(self, topic: str) -> None:
         """Remember to announce after the commit."""
@@ -459,7 +459,7 @@ class AsyncTransaction:
 
     async def wait(self, topic: str, timeout_s: float, look: Statement | None = None) -> None:
         """Refused: it would hold a transaction open."""
-        raise Closed(f"waiting for {topic!r} inside a transaction would hold its rows; wait outside it")
+        raise Unsupported(f"waiting for {topic!r} inside a transaction would hold its rows; wait outside it")
 
     async def announce(self, topic: str) -> None:
         """Remember to announce after the commit."""

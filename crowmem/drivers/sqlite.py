@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from crowmem.drivers.sqlite_errors import FAILURES, translate, translated
 from crowmem.drivers.sqlite_file import SqliteFile, check_open, execute, execute_batch
 from crowmem.drivers.sqlite_wait import Changes
-from crowmem.errors import Closed
+from crowmem.errors import Closed, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -155,7 +155,7 @@ class BlockingTransaction:
 
     async def wait(self, topic: str, timeout_s: float, look: Statement | None = None) -> None:
         """Refused: it would hold every other writer up."""
-        raise Closed(f"waiting for {topic!r} inside a transaction would block every other writer; wait outside it")
+        raise Unsupported(f"waiting for {topic!r} inside a transaction would block every other writer; wait outside it")
 
     async def announce(self, topic: str) -> None:
         """Remember to announce after the commit."""

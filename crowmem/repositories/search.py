@@ -104,7 +104,7 @@ class Search(Repository[M]):
         parsed = parse(
             _text("query", query),
             match=check_choice("match", match, MATCHES),
-            exclude=_text("exclude", exclude or ""),
+            exclude="" if exclude is None else _text("exclude", exclude),
             stem=self._store.stem,
         )
         scope = scope_of(
