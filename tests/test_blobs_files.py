@@ -155,7 +155,25 @@ def test_a_home_folder_expands(monkeypatch, tmp_path):
     assert (tmp_path / "pictures" / KEY).read_bytes() == DATA
 
 
-@pytest.mark.parametrize("folder", ["", "a\0b", "~nobody-of-this-name/x"])
+@pytest.mark.parametrize("data", [None, "text", 5, []])
+def test_what_is_no_bytes_is_refused_in_a_thread_that_has_put_nothing_yet(store, data):
+    caught = []
+
+    def put():
+        try:
+            store.put(KEY, data)
+        except Exception as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=put)
+    thread.start()
+    thread.join()
+    [error] = caught
+    assert isinstance(error, InvalidValue)
+    assert "expected bytes" in str(error)
+
+
+@pytest.mark.parametrize("folder", ["", "a\0b", "~nobody-of-this-name/x", None, 5, b"x"])
 def test_what_is_no_path_is_a_configuration_error(folder):
     with pytest.raises(ConfigError, match="images folder"):
         FileStore(folder)

@@ -479,3 +479,11 @@ def test_draining_stops_after_its_time(store, bucket, monkeypatch, clock):
     monkeypatch.setattr(hybrid, "DRAIN_S", -1.0)
     store.put(image_key(JPEG), JPEG)
     assert waiting(store) == 4
+
+
+@pytest.mark.parametrize("bad", [None, 1, "https://s3.example", object()], ids=lambda bad: type(bad).__name__)
+def test_what_is_no_store_is_neither_primary_nor_fallback(tmp_path, bad):
+    with pytest.raises(ConfigError, match="the primary of a HybridStore is"):
+        HybridStore(bad, FileStore(tmp_path))
+    with pytest.raises(ConfigError, match="the fallback of a HybridStore is"):
+        HybridStore(FileStore(tmp_path), bad)

@@ -17,9 +17,9 @@ def folder_path(folder: str | os.PathLike[str], what: str = "the images folder")
         what: how errors call it.
 
     Raises:
-        ConfigError: empty, with a NUL, or the home of an unknown user.
+        ConfigError: no path, empty, with a NUL, or the home of an unknown user.
     """
-    text = os.fspath(folder)
+    text = os.fspath(folder) if isinstance(folder, os.PathLike) else folder
     if not isinstance(text, str) or not text or "\0" in text:
         raise ConfigError(f"{what} is {text!r}, expected a path")
     try:

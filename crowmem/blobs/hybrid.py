@@ -16,7 +16,7 @@ from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from crowmem.blobs import Collectable
+from crowmem.blobs import Collectable, Store
 from crowmem.blobs.breaker import Breaker
 from crowmem.blobs.files import PAGE, FileStore, Found
 from crowmem.blobs.keys import check_blob, check_key
@@ -26,7 +26,6 @@ from crowmem.errors import BlobDamaged, ConfigError, CrowmemError, Unsupported
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from crowmem.blobs import Store
 
 DRAIN_S = 2.0  # most seconds that one put spends on uploading what waits
 
@@ -43,11 +42,13 @@ class HybridStore:
         fallback: the folder's store; what waits for its upload is noted in its ``spool`` folder.
 
     Raises:
-        ConfigError: the fallback is no folder.
+        ConfigError: the primary is no store, or the fallback no folder.
     """
 
     def __init__(self, primary: Store, fallback: FileStore) -> None:
         """Remember both; nothing is asked or made yet."""
+        if not isinstance(primary, Store):
+            raise ConfigError(f"the primary of a HybridStore is {primary!r}, expected an image store")
         if not isinstance(fallback, FileStore):
             raise ConfigError(f"the fallback of a HybridStore is {fallback!r}, expected a FileStore")
         self.primary = primary

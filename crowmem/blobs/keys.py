@@ -61,7 +61,8 @@ def check_blob(key: Any, data: Any) -> str:
         InvalidValue: no key, no bytes, over 256 MiB, or bytes of another hash.
     """
     checked = check_key(key)
-    if getattr(_made, "pair", (None, None))[1] is data and _made.pair[0] == checked:
+    made_key, made_data = getattr(_made, "pair", (None, None))
+    if made_data is data and made_key == checked:
         return checked
     if not matches(checked, check_bytes(data)):
         raise InvalidValue(f"the bytes given for {checked} have another SHA-256: make the key with image_key(data)")
