@@ -17,16 +17,18 @@ COSTLY_S = 0.00015  # a look from the start is slow when it takes longer than th
 COSTLY_TIMES = 2  # and so many times as long as one from the mark
 COSTLY_LOOKS = 3  # and so did the ones before it: one may be slow by chance
 REST_TIMES = 20  # then the next one waits for so many times what it took, at most LOOK_S
+CLEAR_AFTER = 256  # deliveries taken between two clearings of SQLite's ready list
 MOST = 100_000  # mailboxes remembered; past it all are forgotten, which costs one look from the start each
 
 
 class Box:
     """What one process knows about one mailbox. Times are on the monotonic clock."""
 
-    __slots__ = ("costly_until", "marks", "next_look", "next_sweep", "slow", "taken")
+    __slots__ = ("costly_until", "following", "marks", "next_look", "next_sweep", "slow", "taken")
 
     def __init__(self) -> None:
         self.marks: dict[str | None, int] = {}  # by priority, None for any: everything up to this id is taken
+        self.following = 0  # the id that comes next as long as ids follow each other; 0 where they do not
         self.next_look = 0.0
         self.next_sweep = clock() + LOOK_S
         self.costly_until = 0.0
@@ -39,6 +41,29 @@ class Box:
             self.next_look = now + LOOK_S
             return 0
         return self.marks.get(priority, 0)
+
+    def is_due(self, now: float) -> bool:
+        """Whether something is to be given back or cleared away before the next claim."""
+        return now >= self.next_sweep or len(self.taken) >= CLEAR_AFTER
+
+    def follow(self, now: float) -> int:
+        """Which id to try without a look, another each time; 0 when a look is due or ids do not follow each other."""
+        found = self.following
+        if not found or now >= self.next_look or self.is_due(now):
+            return 0
+        self.following = found + 1
+        return found
+
+    def failed(self, tried: int) -> None:
+        """An id was not to be had: ids do not follow each other, unless other threads went on with them meanwhile."""
+        if self.following == tried + 1:
+            self.following = 0
+
+    def took(self, priority: str | None, first: int, last: int) -> None:
+        """A look found these ids, the first and the last of some."""
+        if priority is None and (self.following or first == self.marks.get(None, 0) + 1):
+            self.following = max(self.following, last + 1)
+        self.marks[priority] = last
 
     def forget(self) -> None:
         """Something may have come back: begin at the start next time."""

@@ -33,6 +33,14 @@ where id = (
 )
 returning id, task_id, priority, content, created_at, delivered_at, attempts, last_error;
 
+-- name: mailbox_claim_next :many int, text, text, text, text, text, int, text
+-- As mailbox_claim_one, of the one delivery with this id; no row when it is not pending, or not in this mailbox.
+-- only: sqlite; an update that looks for its row in another table first takes twice as long.
+update task_deliveries set status = 'delivered', attempts = attempts + 1,
+    delivered_at = strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now')
+where id = :id and session_id = :address and status = 'pending'
+returning id, task_id, priority, content, created_at, delivered_at, attempts, last_error;
+
 -- name: mailbox_claim :many int, text, text, text, text, text, int, text
 -- Finish up to :limit pending deliveries of one address after :mark and return them, in no order; null takes all.
 -- differs: a null limit is "all" on PostgreSQL only.
