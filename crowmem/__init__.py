@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from crowmem import errors
+    from crowmem import blobs, errors, ids
     from crowmem.memory import AsyncMemory, Memory
 
 __version__ = "0.1.0"
-__all__ = ["AsyncMemory", "Memory", "__version__", "errors"]
+__all__ = ["AsyncMemory", "Memory", "__version__", "blobs", "errors", "ids"]
 
 
 def __getattr__(name: str) -> object:
@@ -18,6 +18,6 @@ def __getattr__(name: str) -> object:
 
     if name in ("AsyncMemory", "Memory"):
         return getattr(import_module("crowmem.memory"), name)
-    if name == "errors":
-        return import_module("crowmem.errors")
+    if name in ("blobs", "errors", "ids"):
+        return import_module(f"crowmem.{name}")
     raise AttributeError(f"module 'crowmem' has no attribute {name!r}")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Any
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from crowmem import Memory
 from crowmem.errors import ConfigError, InvalidValue
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Word(str, enum.Enum):  # noqa: UP042  # a StrEnum's str() is its text, an older one's is "Word.USER"
@@ -77,3 +77,10 @@ def test_a_schema_of_the_servers_own_is_refused_with_the_reason(pg_clean: str) -
 def test_a_filter_of_a_wrong_kind_is_no_filter_left_out(memory: Any, name: str, bad: Any) -> None:
     with pytest.raises(InvalidValue, match=f"{name} is of type"):
         memory.search.messages("nest", **{name: bad})
+
+
+@pytest.mark.parametrize("name", ["blobs.FileStore", "errors.NotFound", "ids.build_agent_id"])
+def test_what_the_package_offers_is_there_after_importing_it_alone(name: str) -> None:
+    code = f"import crowmem; assert callable(crowmem.{name}); assert dir(crowmem)"
+    ran = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[1], capture_output=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, b"")
