@@ -337,6 +337,25 @@ def test_crow_cli_claims_what_we_sent_and_sees_what_we_claimed(backend):
     assert memory.mailbox.count("s")["delivered"] == 3
 
 
+def test_what_crow_cli_finished_while_it_was_leased_waiting_or_dead_stays_finished(backend):
+    """crow-cli reads what is pending and stamps it later, whatever became of it; it does not know due_at and dead_at."""
+    memory = backend.open(max_attempts=1)
+    leased, dead = memory.mailbox.send("s", "1"), memory.mailbox.send("s", "2")
+    _, held = memory.mailbox.lease("s", "w", limit=2, lease_s=5)
+    memory.mailbox.release(held)
+    waiting = memory.mailbox.send("s", "3", delay_s=5)
+    execute(backend, "update task_deliveries set status = 'delivered', delivered_at = '2026-01-01T00:00:00+00:00'")
+    let_time_pass(memory, 6)
+    assert memory.mailbox.wait("s", timeout_s=0) is False
+    assert memory.mailbox.dead("s") == []
+    for _ in range(2):
+        assert memory.mailbox.claim("s") == []
+        assert memory.mailbox.lease("s", "w", limit=9) == []
+        assert memory.mailbox.count("s") == {"pending": 0, "waiting": 0, "leased": 0, "delivered": 3, "dead": 0}
+    for row in (leased, dead, waiting):
+        assert memory.mailbox.get(row.id).delivered_at == datetime(2026, 1, 1, tzinfo=UTC)
+
+
 def test_a_deleted_item_is_forgotten(backend):
     memory = backend.open()
     sent = memory.mailbox.send_many("s", ["1", "2"])

@@ -170,11 +170,13 @@ returning *;
 
 -- name: mailbox_sweep :many text
 -- Give back up to :limit deliveries of one address whose lease or delay has ended: to be handed out again, or dead when a lease
--- has used up the last attempt. Returns the new status of each.
+-- has used up the last attempt. Returns the new status of each. What another program finished meanwhile stays finished: it knows
+-- nothing of due_at, so the row is found here once.
 -- plan: task_deliveries_due
 update task_deliveries set
-    status = case when status = 'leased' and attempts >= coalesce(max_attempts, :max_attempts) then 'dead' else 'pending' end,
-    dead_at = case when status = 'leased' and attempts >= coalesce(max_attempts, :max_attempts) then cast(unixepoch('subsec') * 1000000 as integer) end,
+    status = case when status = 'leased' and attempts >= coalesce(max_attempts, :max_attempts) then 'dead'
+        when status in ('leased', 'waiting') then 'pending' else status end,
+    dead_at = case when status = 'leased' and attempts >= coalesce(max_attempts, :max_attempts) then cast(unixepoch('subsec') * 1000000 as integer) else dead_at end,
     last_error = case when status = 'leased' then coalesce(last_error, 'lease expired') else last_error end,
     due_at = null
 where id in (
@@ -190,7 +192,8 @@ select * from (
         when exists (
             select 1 from mailbox_ready r cross join task_deliveries d on d.id = r.id
             where r.session_id = g.value and d.status = 'pending') then 0
-        else (select max(0, min(due_at) - cast(unixepoch('subsec') * 1000000 as integer)) from task_deliveries where session_id = g.value and due_at is not null)
+        else (select max(0, min(due_at) - cast(unixepoch('subsec') * 1000000 as integer)) from task_deliveries
+            where session_id = g.value and due_at is not null and status in ('leased', 'waiting'))
         end as due
     from json_each(:topics) g
 )
@@ -205,7 +208,8 @@ order by r.id limit :limit;
 -- name: mailbox_dead :many Delivery
 -- Deliveries of one address that are given up, in the order of arrival.
 -- plan: task_deliveries_dead
-select * from task_deliveries where session_id = :address and dead_at is not null order by id limit :limit;
+select * from task_deliveries where session_id = :address and status = 'dead' and dead_at is not null
+order by id limit :limit;
 
 -- name: mailbox_revive :many text
 -- Hand a dead delivery out again, with all its attempts; returns its address, nothing when it is not dead.
