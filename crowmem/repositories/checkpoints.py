@@ -7,18 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from crowmem.branches import chain, clear, delete_tapes, lock_families, locked, new_branch
 from crowmem.entries import decoded
-from crowmem.errors import InvalidValue, NotFound
+from crowmem.errors import NotFound
 from crowmem.operation import M, Repository, operation
 from crowmem.records import Checkpoint, CheckpointInfo, StoredCheckpoint
 from crowmem.statement import statement
-from crowmem.values import (
-    check_optional_text,
-    check_range,
-    check_text,
-    encode_json,
-    encode_object,
-    optional_time_text,
-)
+from crowmem.values import check_optional_text, check_range, check_text, encode_object, optional_time_text
 
 if TYPE_CHECKING:
     import builtins
@@ -56,27 +49,27 @@ class Checkpoints(Repository[M]):
             tape_id: the tape.
             label: for people, at most 2,600 bytes.
             session_id: the session it belongs to, and is deleted with.
-            plugin_states: a state for each name, at most 256 MiB as text. A state that JSON cannot carry is left out,
-                with a warning in the log: one plugin's trouble must not cost the checkpoint of all others.
-            extra: a JSON object.
+            plugin_states: a JSON object, at most 256 MiB as text.
+            extra: another one.
             checkpoint_id: its id; one of this id, of whatever tape, is replaced. None makes a UUID.
             created_at: aware datetime or ISO 8601 text, when it was taken elsewhere; now by default.
 
         Returns:
-            The checkpoint with the states that were kept, its entries not read (None).
+            The checkpoint, its entries not read (None).
 
         Raises:
             NotFound: there is no such tape.
-            InvalidValue: ``extra`` holds what JSON cannot carry; the error names the path, and nothing was written.
+            InvalidValue: a state holds what JSON cannot carry; the error names the path, and nothing was written.
         """
         name = check_text("tape_id", tape_id)
+        states = {} if plugin_states is None else plugin_states
         more = {} if extra is None else extra
         columns: dict[str, Any] = {
             "tape_id": name,
             "checkpoint_id": str(uuid.uuid4()) if checkpoint_id is None else check_text("checkpoint_id", checkpoint_id),
             "session_id": check_optional_text("session_id", session_id, empty=False),
             "label": check_optional_text("label", label),
-            "plugin_states": _states_text({} if plugin_states is None else plugin_states),
+            "plugin_states": encode_object(states, "plugin_states"),
             "extra": encode_object(more, "extra"),
             "created_at": optional_time_text("created_at", created_at),
         }
@@ -187,25 +180,6 @@ class Checkpoints(Repository[M]):
             if not rows:
                 return False
             return (await delete_tapes(tx, [], [(rows[0].tape_id, name)])).checkpoints > 0
-
-
-def _states_text(states: Mapping[str, Any]) -> str:
-    """The JSON text of the states that JSON can carry."""
-    try:
-        return encode_object(states, "plugin_states")
-    except InvalidValue:
-        if not isinstance(states, dict):
-            raise
-    import logging
-
-    kept = {}
-    for name, state in states.items():
-        try:
-            encode_json(state, f"plugin_states.{name}")
-            kept[name] = state
-        except InvalidValue as error:
-            logging.getLogger("crowmem").warning("a checkpoint is saved without one state: %s", error)
-    return encode_object(kept, "plugin_states")
 
 
 def _whole(
