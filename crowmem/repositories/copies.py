@@ -23,7 +23,6 @@ COUNTERS = statement("copy_counters")
 COUNTERS_PUT = statement("copy_counters_put")
 COUNTERS_ROWS = statement("copy_counters_rows")
 TOKENS_ROW = statement("copy_tokens_row")
-VERSIONS_ROW = statement("copy_versions_row")
 IMAGE_KEYS = statement("copy_image_keys")
 SETTING_GET = statement("setting_get")
 SETTING_PUT = statement("setting_put")
@@ -207,14 +206,13 @@ class Copies(Repository[M]):
     async def counters(self) -> dict[str, int]:
         """The last numbers given out."""
         row = await self._one(COUNTERS)
-        return dict(zip(("messages", "deliveries", "branches", "tokens", "payloads"), map(int, row), strict=True))
+        return dict(zip(("messages", "deliveries", "branches", "tokens"), map(int, row), strict=True))
 
     @operation
     async def raise_counters(self, counters: dict[str, int]) -> None:
         """Give out none of these numbers again."""
         async with self._driver.transaction() as tx:
             await tx.run(COUNTERS_PUT, counters)
-            await tx.run(VERSIONS_ROW, counters)
             if self._driver.dialect == "sqlite":
                 await tx.run(COUNTERS_ROWS, counters)
                 await tx.run(TOKENS_ROW, counters)

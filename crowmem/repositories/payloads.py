@@ -39,8 +39,7 @@ class Payloads(Repository[M]):
             expected_version: save only over exactly this version; 0: only when there is none.
 
         Returns:
-            The new version, one more than the last. The first is 1, or larger than any that was deleted, so that the
-            version of a payload that is gone never fits a new one.
+            The new version, one more than the last; the first is 1.
 
         Raises:
             Conflict: the payload has another version; nothing was written.
@@ -51,10 +50,7 @@ class Payloads(Repository[M]):
         expected = expected_version
         if expected is not None:
             check_range("expected_version", expected, 0, INTEGER[1])
-        row = {"session_id": name, "payload": text, "expected": expected}
-        version = None if expected == 0 else await self._value(REPLACE, **row)
-        if version is None and not expected:
-            version = await self._value(SAVE, **row)
+        version = await self._value(REPLACE if expected else SAVE, session_id=name, payload=text, expected=expected)
         if version is None:
             told = f"the payload of session {name!r} does not have version {expected}; load it again and decide"
             raise Conflict(told)

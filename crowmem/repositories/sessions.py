@@ -181,14 +181,13 @@ class Sessions(Repository[M]):
                 "messages": await _delete_messages(tx, session),
                 "tasks": len(await tx.run(DELETE_TASKS, session)),
                 "task_deliveries": len(await tx.run(DELETE_DELIVERIES, session)),
+                "session_payloads": len(await tx.run(DELETE_PAYLOAD, session)),
                 "leases": len(await tx.run(DELETE_LEASES, {**session, "lock": LOCK, "now": self._store.now_us})),
                 **await _delete_tapes(tx, session),
                 "agents": len(await tx.run(DELETE_AGENTS, session)),
             }
             await tx.run(DELETE_STRAYS, session)
             await take_out(tx)
-            # last: on PostgreSQL whoever makes a payload waits for this transaction from here on
-            counts["session_payloads"] = len(await tx.run(DELETE_PAYLOAD, session))
         await scrub(self._driver)
         return Deleted(name, counts)
 

@@ -74,7 +74,3 @@ on conflict (task_id) do update set
     kind = excluded.kind, owner_session = excluded.owner_session, tool_call_id = excluded.tool_call_id, sub_session =
     excluded.sub_session, prompt = excluded.prompt, model = excluded.model, priority = excluded.priority, status =
     excluded.status, result = excluded.result, created_at = excluded.created_at, finished_at = excluded.finished_at;
-
--- name: copy_versions_row :none
--- New payloads begin above this version, or above our own when that is larger.
-update main.payload_versions set last = case when last < :payloads then :payloads else last end;

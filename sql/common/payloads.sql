@@ -15,3 +15,7 @@ select session_id from main.session_payloads order by session_id limit :limit of
 -- name: payload_count :one int
 -- How many sessions have a payload.
 select count(*) from main.session_payloads;
+
+-- name: payload_delete :many text
+-- Delete the payload of a session.
+delete from main.session_payloads where session_id = :session_id returning session_id;

@@ -210,12 +210,11 @@ insert into main.tape_entries (branch, position, handoff, draft_id, entry)
 values (:branch, :position, :handoff = 1, :draft_id, cast(cast(:entry as text) as json))
 on conflict (branch, position) do nothing;
 
--- name: copy_counters :one int, int, int, int, int
--- The last numbers given out: messages, mail, branches, lease tokens, versions of deleted payloads. None of them may be given out again.
+-- name: copy_counters :one int, int, int, int
+-- The last numbers given out: messages, mail, branches, lease tokens. None of them may be given out again.
 -- differs: sequences.
 select (select last_value from main.messages_id_seq), (select last_value from main.task_deliveries_id_seq),
-    (select last_value from main.tape_branch_ids), (select last_value from main.lease_tokens),
-    (select last from main.payload_versions);
+    (select last_value from main.tape_branch_ids), (select last_value from main.lease_tokens);
 
 -- name: copy_counters_put :many int
 -- Go on from these numbers, or from our own when those are larger; also for numbers that only rows tell.

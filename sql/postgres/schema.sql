@@ -544,10 +544,6 @@ CREATE SEQUENCE public.messages_id_seq
 
 ALTER SEQUENCE public.messages_id_seq OWNED BY public.messages.id;
 
-CREATE TABLE public.payload_versions (
-    last bigint NOT NULL
-);
-
 CREATE TABLE public.prompts (
     id text NOT NULL,
     name text NOT NULL,

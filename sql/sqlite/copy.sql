@@ -176,13 +176,12 @@ order by id limit :limit;
 insert into tape_entries (id, handoff, draft_id, entry) values (:branch << 32 | :position, :handoff, :draft_id, :entry)
 on conflict (id) do nothing;
 
--- name: copy_counters :one int, int, int, int, int
--- The last numbers given out: messages, mail, branches, lease tokens, versions of deleted payloads. None of them may be given out again.
+-- name: copy_counters :one int, int, int, int
+-- The last numbers given out: messages, mail, branches, lease tokens. None of them may be given out again.
 -- differs: counters in rows, and SQLite's own.
 select coalesce((select seq from sqlite_sequence where name = 'messages'), (select max(id) from messages), 0),
     coalesce((select seq from sqlite_sequence where name = 'task_deliveries'), (select max(id) from task_deliveries), 0),
-    (select last from tape_branch_ids), (select last from lease_tokens),
-    (select last from payload_versions);
+    (select last from tape_branch_ids), (select last from lease_tokens);
 
 -- name: copy_counters_put :many int
 -- Go on from these numbers, or from our own when those are larger.

@@ -1,25 +1,19 @@
--- Payloads: what must know the clock, and how versions go on.
+-- Payloads: what must know the clock.
 
 -- name: payload_save :one int
--- Make a session's payload; returns its version, larger than any that was deleted. One that is there is replaced.
+-- Save a session's payload; returns its version, 1 for the first. A repeat makes another version.
 -- No row: :expected is 0 and there is one.
--- differs: the clock; nobody else writes meanwhile.
+-- differs: the clock.
 insert into session_payloads as p (session_id, version, updated_at, payload)
-values (:session_id, (select last + 1 from payload_versions), cast(unixepoch('subsec') * 1000000 as integer), :payload)
+values (:session_id, 1, cast(unixepoch('subsec') * 1000000 as integer), :payload)
 on conflict (session_id) do update set
     version = p.version + 1, updated_at = excluded.updated_at, payload = excluded.payload
 where :expected is null
 returning version;
 
 -- name: payload_replace :many int
--- Save a session's payload over version :expected, over any when that is null; returns the new version, no row when it has
--- another or there is none.
+-- Save a session's payload over version :expected; returns the new version, no row when it has another.
 -- differs: the clock.
 update session_payloads set version = version + 1, updated_at = cast(unixepoch('subsec') * 1000000 as integer), payload = :payload
-where session_id = :session_id and (:expected is null or version = :expected)
+where session_id = :session_id and version = :expected
 returning version;
-
--- name: payload_delete :many text
--- Delete the payload of a session.
--- differs: a trigger keeps the version.
-delete from session_payloads where session_id = :session_id returning session_id;

@@ -528,14 +528,6 @@ CREATE TABLE session_payloads (
     payload text not null
 );
 
-CREATE TABLE payload_versions (
-    last integer not null
-);
-
-CREATE TRIGGER session_payloads_delete before delete on session_payloads begin
-    update payload_versions set last = max(last, old.version);
-end;
-
 CREATE TABLE leases (
     name text not null primary key,
     owner text not null,

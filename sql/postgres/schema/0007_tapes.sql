@@ -78,12 +78,6 @@ create table main.session_payloads (
     payload json not null,
     constraint session_payloads_pkey primary key (session_id)
 );
--- The highest version of any payload that was deleted: one that is made later begins above it, so that whoever remembers a
--- version of the old one is told. Who deletes locks the row, and who makes one shares it: neither passes the other.
-create table main.payload_versions (
-    last bigint not null
-);
-insert into main.payload_versions (last) values (0);
 
 -- A row stays when its lease ends: the next holder's token must be larger. Tokens come from one sequence, so that they grow
 -- even when a row was deleted with its session.

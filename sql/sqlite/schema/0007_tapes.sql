@@ -78,15 +78,6 @@ create table session_payloads (
     updated_at integer not null,
     payload text not null
 );
--- The highest version of any payload that was deleted: one that is made later begins above it, so that whoever remembers a
--- version of the old one is told.
-create table payload_versions (
-    last integer not null
-);
-insert into payload_versions (last) values (0);
-create trigger session_payloads_delete before delete on session_payloads begin
-    update payload_versions set last = max(last, old.version);
-end;
 
 -- A row stays when its lease ends: the next holder's token must be larger. Tokens come from one counter, so that they grow
 -- even when a row was deleted with its session.
