@@ -170,6 +170,7 @@ async def prepared(driver: RootDriver, options: Options) -> Store:
         where=where,
         stem=await _stem(driver, options, where),
         max_attempts=options.max_attempts,
+        marks=driver.marks,
         images=await driver.offload(open_images, options.images, options.config, options.target, driver.read_only),
     )
     if store.images is not None and not driver.read_only and await driver.run(IMAGE_KEYS, {"after": "", "limit": 1}):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crowmem.frequencies import Frequencies
-from crowmem.marks import Marks
 
 if TYPE_CHECKING:
     from crowmem.blobs import Store as Blobs
+    from crowmem.marks import Marks
 
 
 class Store:
@@ -26,12 +26,14 @@ class Store:
         closed: whether the store was closed; what needs no database asks it.
     """
 
-    def __init__(self, where: str, *, stem: bool = False, max_attempts: int = 5, images: Blobs | None = None) -> None:
+    def __init__(
+        self, where: str, marks: Marks, *, stem: bool = False, max_attempts: int = 5, images: Blobs | None = None
+    ) -> None:
         self.where = where
         self.stem = stem
         self.max_attempts = max_attempts
         self.now_us: int | None = None
-        self.marks = Marks()
+        self.marks = marks
         self.frequencies = Frequencies()
         self.images = images
         self.images_joined = False

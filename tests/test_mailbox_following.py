@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
 
 import pytest
 from mailboxes import execute
 
+from crowmem import Memory
 from crowmem.marks import CLEAR_AFTER, Box
-
-if TYPE_CHECKING:
-    from crowmem import Memory
 
 
 def claimed(store, address="a"):
@@ -137,3 +134,22 @@ def test_which_id_follows():
     box.taken = []
     box.forget()
     assert box.follow(now) == 0
+
+
+def test_stores_of_one_file_know_where_to_go_on(tmp_path):
+    path = tmp_path / "crow.db"
+    with Memory.open(path) as one, Memory.open(path) as two, Memory.open(tmp_path / "other.db") as other:
+        assert one._store.marks is two._store.marks
+        assert one._store.marks is not other._store.marks
+        sent = one.mailbox.send_many("a", [str(n) for n in range(9)])
+        assert [claimed(store) for store in (one, two, one, two)] == [[number] for number in sent[:4]]
+        [held] = one.mailbox.lease("a", "w")
+        assert claimed(two) == sent[5:6]
+        one.mailbox.release(held)
+        assert [claimed(two), claimed(two)] == [sent[4:5], sent[6:7]]
+        old = one._store.marks
+    path.unlink()
+    with Memory.open(path) as new:
+        assert new._store.marks is not old
+        sent = new.mailbox.send_many("a", ["1", "2"])
+        assert [claimed(new) for _ in range(3)] == [sent[:1], sent[1:], []]

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
 
+    from crowmem.marks import Marks
     from crowmem.statement import Statement
 
 T = TypeVar("T")
@@ -64,6 +65,9 @@ class Driver(Protocol):
 
 class RootDriver(Driver, Protocol):
     """What a driver can do that an open transaction cannot."""
+
+    marks: Marks
+    """Where claims begin to look; of one SQLite file there are the same for all stores of this process."""
 
     async def connect(self) -> None:
         """Reach the store once, so that what is wrong is said at once and exactly; a SQLite file is made if missing."""

@@ -21,6 +21,7 @@ from crowmem.drivers.postgres_run import run_prepared
 from crowmem.drivers.postgres_settings import POOL, Settings, configure, records, seems_alive, values
 from crowmem.drivers.postgres_wait import Listener
 from crowmem.errors import Closed, CrowmemError, OutcomeUnknown, PoolExhausted, Unavailable, Unsupported
+from crowmem.marks import Marks
 from crowmem.statement import in_schema
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class BlockingPostgres:
         self.settings = settings
         self.schema = settings.schema
         self.read_only = settings.read_only
+        self.marks = Marks()
         self.closed = False
         self._pid = os.getpid()
         self._pool: ConnectionPool[Any] | None = None
@@ -266,6 +268,7 @@ class AsyncPostgres:
         self.settings = settings
         self.schema = settings.schema
         self.read_only = settings.read_only
+        self.marks = Marks()
         self.closed = False
         self._pid = os.getpid()
         self._pool: AsyncConnectionPool[Any] | None = None

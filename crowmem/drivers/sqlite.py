@@ -32,6 +32,7 @@ class BlockingSqlite:
     def __init__(self, file: SqliteFile) -> None:
         self.file = file
         self.read_only = file.read_only
+        self.marks = file.turn.marks
         self.changes = Changes(file)
 
     async def connect(self) -> None:

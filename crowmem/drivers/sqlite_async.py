@@ -36,6 +36,7 @@ class AsyncSqlite:
     def __init__(self, file: SqliteFile) -> None:
         self.file = file
         self.read_only = file.read_only
+        self.marks = file.turn.marks
         self.changes = Changes(file)
         self._pid = -1
         self._start()

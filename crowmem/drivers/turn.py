@@ -17,6 +17,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+from crowmem.marks import Marks
+
 if TYPE_CHECKING:
     from crowmem.drivers.turn_file import TurnFile
 
@@ -53,6 +55,7 @@ class Turn:
         """
         self.users = 0
         self.among_processes = among_processes
+        self.marks = Marks()  # of all stores that write here: what one takes the others need not look at
         self._mutex = threading.Lock()
         self._waiting: deque[_Gate] = deque()
         self._taken = False
