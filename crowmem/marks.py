@@ -18,18 +18,19 @@ COSTLY_TIMES = 2  # and so many times as long as one from the mark
 COSTLY_LOOKS = 3  # and so did the ones before it: one may be slow by chance
 REST_TIMES = 20  # then the next one waits for so many times what it took, at most LOOK_S
 CLEAR_AFTER = 256  # deliveries taken between two clearings of SQLite's ready list
+CLEAR_S = 60.0  # how often a process looks what others left on that list
 MOST = 100_000  # mailboxes remembered; past it all are forgotten, which costs one look from the start each
 
 
 class Box:
     """What one process knows about one mailbox. Times are on the monotonic clock."""
 
-    __slots__ = ("costly_until", "following", "marks", "next_look", "next_sweep", "slow", "taken")
+    __slots__ = ("costly_until", "following", "marks", "next_clear", "next_look", "next_sweep", "slow", "taken")
 
     def __init__(self) -> None:
         self.marks: dict[str | None, int] = {}  # by priority, None for any: everything up to this id is taken
         self.following = 0  # the id that comes next as long as ids follow each other; 0 where they do not
-        self.next_look = 0.0
+        self.next_look = self.next_clear = 0.0
         self.next_sweep = clock() + LOOK_S
         self.costly_until = 0.0
         self.slow = 0

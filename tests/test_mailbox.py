@@ -457,6 +457,24 @@ def test_the_ready_list_is_cleared_of_what_was_taken(tmp_path):
         assert ready_rows(tmp_path) == 0
 
 
+def test_what_short_lived_processes_took_is_cleared_away_by_one_that_comes_after_them(tmp_path):
+    """Each takes too few rows to come to it by itself; 20,000 left so made every claim of a new process 3.6 ms."""
+    for _ in range(2):
+        with Memory.open(tmp_path / "crow.db") as memory:
+            memory.mailbox.send_many("a", [str(n) for n in range(200)])
+            assert len(memory.mailbox.claim("a", limit=200)) == 200
+    assert ready_rows(tmp_path) == 400
+    with Memory.open(tmp_path / "crow.db") as memory:
+        [first, second] = memory.mailbox.send_many("a", ["1", "2"])
+        assert [row.id for row in memory.mailbox.claim("a", limit=1)] == [first]
+        assert ready_rows(tmp_path) == 2
+        assert [row.id for row in memory.mailbox.claim("a", limit=1)] == [second]
+    with Memory.open(tmp_path / "crow.db") as memory:
+        memory.mailbox.send_many("a", [str(n) for n in range(300)])
+        assert len(memory.mailbox.claim("a")) == 300
+        assert ready_rows(tmp_path) == 0
+
+
 def ready_rows(folder):
     import apsw
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from crowmem.errors import Conflict, CrowmemError, InvalidValue, LeaseLost
-from crowmem.marks import CLEAR_AFTER, LOOK_S, clock
+from crowmem.marks import CLEAR_AFTER, CLEAR_S, LOOK_S, clock
 from crowmem.operation import M, Repository, operation
 from crowmem.records import Delivery, LeasedDelivery
 from crowmem.statement import statement
@@ -43,6 +44,7 @@ LEASE_URGENT = statement("mailbox_lease_urgent")
 ACK_LEASE = statement("mailbox_ack_lease")
 CLEAR_TAKEN = statement("mailbox_clear_taken")
 CLEAR_READY = statement("mailbox_clear_ready")
+LEFT = statement("mailbox_left")
 SWEEP = statement("mailbox_sweep")
 RENEW = statement("mailbox_renew", LeasedDelivery)
 ACK = statement("mailbox_ack")
@@ -289,8 +291,28 @@ class Mailbox(Repository[M]):
             return rows + await driver.run(taking, {**params, "mark": 0, "limit": rest})
         if not have and box.taken and params["priority"] is None:
             box.taken = []
-            await driver.run(CLEAR_READY, {"address": address})
+            await driver.run(CLEAR_READY, {"address": address, "before": LAST_ID})
+        elif limit is None:
+            await self._clear_left(params, box, LAST_ID)
         return rows
+
+    async def _clear_left(self, params: dict[str, Any], box: Box, before: int) -> None:
+        """Clear away what others left on SQLite's ready list: a process that takes a few rows and ends does not come to
+        it, and whoever starts after it passes over its rows."""
+        driver, now = self._driver, clock()
+        if (
+            driver.dialect != "sqlite"
+            or params["priority"] is not None
+            or driver.in_transaction
+            or now < box.next_clear
+        ):
+            return
+        box.next_clear = now + CLEAR_S
+        where = {"address": params["address"], "before": before}
+        with contextlib.suppress(CrowmemError):  # what the caller took is committed and must reach him; it can wait
+            [[left]] = await driver.run(LEFT, {**where, "limit": CLEAR_AFTER})
+            if left >= CLEAR_AFTER:
+                await driver.run(CLEAR_READY, where)
 
     async def _look_again(self, params: dict[str, Any], taking: Statement, box: Box, direct_s: float) -> list[Any]:
         """Take from the start of a mailbox. Where that is slow and in vain, dead index entries are in the way: the next
@@ -300,6 +322,7 @@ class Mailbox(Repository[M]):
         now = clock()
         if box.looked(now - began, now, direct_s) and not rows and not self._driver.in_transaction:
             box.marks[params["priority"]] = int(await self._value(LAST))
+        await self._clear_left(params, box, min(row[0] for row in rows) if rows else LAST_ID)
         return rows
 
     async def _tidy(self, address: str, box: Box, now: float) -> None:

@@ -126,13 +126,18 @@ where session_id = :address and id in (select value from json_each(:ids)) and no
 );
 
 -- name: mailbox_clear_ready :none
--- As mailbox_clear_taken, for everything of one address; for a mailbox that was found empty.
+-- As mailbox_clear_taken, for everything of one address before an id.
 -- only: sqlite; as mailbox_clear_taken.
 delete from mailbox_ready
-where session_id = :address and not exists (
+where session_id = :address and id < :before and not exists (
     select 1 from task_deliveries d
     where d.id = mailbox_ready.id and d.status = 'pending'
 );
+
+-- name: mailbox_left :one int
+-- How many rows the ready list has for one address before an id, as far as :limit.
+-- only: sqlite; as mailbox_clear_taken.
+select count(*) from (select 1 from mailbox_ready where session_id = :address and id < :before limit :limit);
 
 -- name: mailbox_renew :one LeasedDelivery
 -- Let a lease end :lease_us microseconds from now; no row when it was lost.
