@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 
 import pytest
-from mailboxes import execute
+from mailboxes import execute, let_time_pass
 
 from crowmem import Memory
+from crowmem.errors import LeaseLost
 from crowmem.marks import CLEAR_AFTER, Box
 
 
@@ -71,6 +72,26 @@ def test_what_comes_back_goes_first(memory):
     assert claimed(memory) == left[1:2]
     memory.mailbox.release(held)
     assert [claimed(memory) for _ in range(3)] == [left[:1], left[2:3], left[3:4]]
+
+
+def test_leases_one_at_a_time(memory):
+    left = sent_and_started(memory)
+    held = [row for _ in left[:4] for row in memory.mailbox.lease("a", "w", lease_s=50)]
+    assert [(row.id, row.attempts, row.lease_token, row.worker, row.status) for row in held] == [
+        (number, 1, 1, "w", "leased") for number in left[:4]
+    ]
+    assert [memory.mailbox.get(row.id).due_at for row in held] == [row.due_at for row in held]
+    memory.mailbox.ack(held[0])
+    let_time_pass(memory, 100)
+    with pytest.raises(LeaseLost):
+        memory.mailbox.lease("a", "w", ack=[held[0]])
+    again = [row for _ in range(5) for row in memory.mailbox.lease("a", "v")]
+    assert sorted((row.id, row.lease_token) for row in again) == [
+        *((number, 2) for number in left[1:4]),
+        (left[4], 1),
+        (left[5], 1),
+    ]
+    assert memory.mailbox.lease("a", "v") == []
 
 
 def test_claims_of_many_and_by_priority_between(memory):

@@ -40,6 +40,7 @@ CLAIM_NEXT = statement("mailbox_claim_next")
 CLAIM_URGENT = statement("mailbox_claim_urgent")
 LEASE = statement("mailbox_lease")
 LEASE_ONE = statement("mailbox_lease_one")
+LEASE_NEXT = statement("mailbox_lease_next")
 LEASE_URGENT = statement("mailbox_lease_urgent")
 ACK_LEASE = statement("mailbox_ack_lease")
 CLEAR_TAKEN = statement("mailbox_clear_taken")
@@ -170,7 +171,7 @@ class Mailbox(Repository[M]):
         most = None if limit is None else check_range("limit", limit, 1, MOST)
         word = None if priority is None else check_text("priority", priority)
         box_of = check_text("address", address)
-        rows = await self._take_next(box_of) if most == 1 and word is None else []
+        rows = await self._take_next(CLAIM_NEXT, box_of, {}) if most == 1 and word is None else []
         return _claimed(box_of, rows or await self._take((CLAIM_ONE, CLAIM, CLAIM_URGENT), box_of, word, most, {}))
 
     @operation
@@ -215,11 +216,12 @@ class Mailbox(Repository[M]):
         if ack:
             rows = await self._ack_and_lease(_leased("ack", ack), box_of, word, most, extra)
         else:
-            rows = await self._take((LEASE_ONE, LEASE, LEASE_URGENT), box_of, word, most, extra)
+            rows = await self._take_next(LEASE_NEXT, box_of, extra) if most == 1 and word is None else []
+            rows = rows or await self._take((LEASE_ONE, LEASE, LEASE_URGENT), box_of, word, most, extra)
         return _leases(box_of, name, rows)
 
-    async def _take_next(self, address: str) -> list[tuple[Any, ...]]:
-        """Claim the delivery whose id follows the last one's, which is half the work of a look; [] where it is none."""
+    async def _take_next(self, taking: Statement, address: str, extra: dict[str, Any]) -> list[tuple[Any, ...]]:
+        """Take the delivery whose id follows the last one's, which is half the work of a look; [] where it is none."""
         driver = self._driver
         if driver.in_transaction or driver.dialect != "sqlite":
             return []
@@ -228,7 +230,7 @@ class Mailbox(Repository[M]):
             number = box.follow(clock())
             if not number:
                 break
-            if rows := await driver.run(CLAIM_NEXT, {"address": address, "id": number}):
+            if rows := await driver.run(taking, {"address": address, "id": number, **extra}):
                 box.taken.append(number)
                 box.marks[None] = number
                 return rows

@@ -86,6 +86,14 @@ where id = (
 )
 returning id, task_id, priority, content, created_at, delivered_at, attempts, due_at, last_error, lease_token;
 
+-- name: mailbox_lease_next :many int, text, text, text, text, text, int, int, text, int
+-- As mailbox_lease_one, of the one delivery with this id; no row when it is not pending, or not in this mailbox.
+-- only: sqlite; as mailbox_claim_next.
+update task_deliveries set status = 'leased', attempts = attempts + 1, lease_token = lease_token + 1,
+    lease_worker = :worker, due_at = cast(unixepoch('subsec') * 1000000 as integer) + :lease_us
+where id = :id and session_id = :address and status = 'pending'
+returning id, task_id, priority, content, created_at, delivered_at, attempts, due_at, last_error, lease_token;
+
 -- name: mailbox_lease :many int, text, text, text, text, text, int, int, text, int
 -- Lease up to :limit pending deliveries of one address after :mark to :worker for :lease_us microseconds, in no order. The
 -- attempt is counted here, in the same commit: a worker that dies has had its try.
