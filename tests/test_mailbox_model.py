@@ -306,6 +306,7 @@ def test_every_schedule_agrees_with_the_model(
     monkeypatch.setattr(marks, "LOOK_S", 1e9)
     monkeypatch.setattr("crowmem.repositories.mailbox.LOOK_S", 1e9)
     monkeypatch.setattr(marks, "COSTLY_S", 1e9)
+    monkeypatch.setattr(marks, "CLEAR_AFTER", 4)
     monkeypatch.setattr("crowmem.repositories.mailbox.CLEAR_AFTER", 4)
     stores = [Memory.open(url, durability="normal", max_attempts=MOST_ATTEMPTS) for _ in range(2)]
     try:
