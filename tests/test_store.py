@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -18,12 +20,15 @@ from crowmem.errors import (
     Closed,
     ConfigError,
     Conflict,
+    CrowmemError,
     InvalidValue,
     NotFound,
     PoolExhausted,
     Unavailable,
     Unsupported,
 )
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def test_status_counts_and_hides(memory: Any, backend: Any) -> None:
@@ -186,6 +191,48 @@ def test_backup_is_a_private_and_complete_copy(backend: Any, tmp_path: Path) -> 
         assert copy.check(deep=True) == []
     with pytest.raises(Conflict, match="exists"):
         memory.backup(target)
+
+
+BACKUP = """
+import sys
+from crowmem import Memory
+with Memory.open(sys.argv[1], read_only=True) as memory:
+    print("ready", flush=True)
+    memory.backup(sys.argv[2])
+"""
+
+
+def test_a_backup_killed_on_its_way_is_no_store(tmp_path: Path) -> None:
+    source, target = tmp_path / "source.db", tmp_path / "copies" / "copy.db"
+    target.parent.mkdir()
+    with Memory.open(source) as memory:
+        memory.messages.add_many("s-1-1", [{"n": "x" * 100_000} for _ in range(200)])
+        process = subprocess.Popen(
+            [sys.executable, "-c", BACKUP, str(source), str(target)], cwd=ROOT, stdout=subprocess.PIPE
+        )
+        assert process.stdout is not None
+        process.stdout.readline()
+        while not list(target.parent.iterdir()) and process.poll() is None:
+            continue
+        process.kill()
+        process.communicate()
+        if target.exists():  # it was faster than we
+            assert Memory.open(target, read_only=True).status().rows["messages"] == 200
+            target.unlink()
+        memory.backup(target)  # what it left is in nobody's way
+    with Memory.open(target, read_only=True) as copy:
+        assert copy.status().rows["messages"] == 200
+
+
+def test_a_backup_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    with Memory.open(tmp_path / "source.db") as memory:
+        (tmp_path / "copies").mkdir()
+        (tmp_path / "copies" / "link.db").symlink_to("nowhere")
+        with pytest.raises(Conflict, match="exists"):
+            memory.backup(tmp_path / "copies" / "link.db")
+        with memory.transaction() as inner, pytest.raises(CrowmemError):
+            inner.backup(tmp_path / "copies" / "inside.db")
+        assert [path.name for path in (tmp_path / "copies").iterdir()] == ["link.db"]
 
 
 def test_the_outer_handle_inside_a_transaction_of_the_same_thread(tmp_path: Path) -> None:

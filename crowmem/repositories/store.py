@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from crowmem.errors import Conflict, StoreCorrupt, Unsupported
+from crowmem.backups import begin, clear, finish
+from crowmem.errors import StoreCorrupt, StoreFull, Unsupported
 from crowmem.image_health import image_problems, image_status
 from crowmem.index_health import problems
-from crowmem.jsonl import file_errors
 from crowmem.operation import M, Repository, operation
 from crowmem.records import Status
 from crowmem.statement import statement
 from crowmem.summaries import summary_problems
 from crowmem.values import check_path
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 STEPS = statement("step_list")
 ROWS = statement("store_rows")
@@ -83,14 +79,11 @@ class Stores(Repository[M]):
         """A consistent copy of a SQLite store."""
         if self._driver.dialect != "sqlite":
             raise Unsupported("backup copies a SQLite file; for PostgreSQL use pg_dump, or `crowmem copy` into a file")
-        target = check_path("path", path)
-        if target.exists():
-            raise Conflict(f"{target} exists already; name another file")
-        await self._driver.offload(_make_private, target)
-        await self._many(BACKUP, path=str(target))
-
-
-def _make_private(target: Path) -> None:
-    """An empty file that only this user may read; SQLite writes the copy into it."""
-    with file_errors(target):
-        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        place = await self._driver.offload(begin, check_path("path", path))
+        try:
+            await self._many(BACKUP, path=str(place.copy))
+            await self._driver.offload(finish, place)
+        except StoreFull as error:
+            raise StoreFull(f"{place.target}: no room left for the copy, of which nothing was kept") from error
+        finally:
+            await self._driver.offload(clear, place)
