@@ -10,6 +10,7 @@ import hashlib
 import json
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +20,7 @@ from crowmem.image_keeping import join
 from crowmem.opening import backup_file
 from crowmem.operation import drive
 from crowmem.repositories.copies import MESSAGES, TABLES, Copies, Table, message_batch
+from crowmem.values import INTEGER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 PAGE_ROWS = 500
 BATCH_ROWS = 4000  # messages of one transaction; a copy that is cut short does so many again at most
 HUGE = 1_000_000  # characters of one page's messages, after which smaller pages are read
+IDS = 100_000  # of messages, compared at once where a copy goes on
 SOURCE_SETTING = "copied_from"
 _HASH_BITS = 256
 
@@ -92,6 +95,8 @@ def copy_store(
 ) -> CopyReport:
     """Copy everything in one store into another.
 
+    A copy adds and changes rows; what the source deleted since an earlier copy stays, and is told as a difference.
+
     Args:
         source: the store to read; read-only will do. Rows written to it meanwhile may or may not come along.
         target: an empty store, or one that an earlier copy of the same source began.
@@ -154,6 +159,11 @@ def _claim(reading: Copies[Sync], writing: Copies[Sync], target: Memory) -> None
         raise Conflict(f"{target._store.where}: the target has rows of its own; copy into an empty store")
     if claimed not in (None, source_id):
         raise Conflict(f"{target._store.where}: the target is the copy of another store; copy into an empty one")
+    if writing.last_message() > reading.counters()["messages"]:
+        raise Conflict(
+            f"{target._store.where}: the target took messages of its own since it was copied, so older rows would be "
+            "written over newer ones; copy into an empty store"
+        )
     writing.set_setting(SOURCE_SETTING, source_id)
 
 
@@ -170,7 +180,7 @@ def _copy_messages(reading: Copies[Sync], writing: Copies[Sync], progress: Calla
     total = reading.last_message()
     stem, dialect = writing._store.stem, writing._driver.dialect
     rows = 0
-    found = _gathered(_pages(reading, MESSAGES, (last,)))
+    found = _gathered(chain(_late(reading, writing, last), _pages(reading, MESSAGES, (last,))))
     with closing(_ahead(message_batch(some, stem, dialect) for some in found)) as batches:
         for batch in batches:
             writing.put_messages(batch)
@@ -178,6 +188,15 @@ def _copy_messages(reading: Copies[Sync], writing: Copies[Sync], progress: Calla
             if progress:
                 progress(batch.rows[-1][0], total)
     return rows
+
+
+def _late(reading: Copies[Sync], writing: Copies[Sync], last: int) -> Iterator[list[tuple[Any, ...]]]:
+    """What an earlier copy passed over: on PostgreSQL a message may become visible after others with larger ids."""
+    after = 0
+    while ids := reading.message_ids(after, last, IDS):
+        for key in sorted({*ids}.difference(writing.message_ids(after, ids[-1], INTEGER[1]))):
+            yield reading.page(MESSAGES, (key - 1,), 1)
+        after = ids[-1]
 
 
 def _gathered(pages: Iterator[list[tuple[Any, ...]]]) -> Iterator[list[tuple[Any, ...]]]:

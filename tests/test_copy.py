@@ -156,6 +156,53 @@ def test_a_target_with_rows_of_its_own_is_refused(tmp_path: Path) -> None:
         assert two.messages.load("s-1-1") == [{"n": 2}]
 
 
+@pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
+def test_a_message_that_was_committed_late_comes_with_the_next_copy(
+    pg_fresh: str, address: Callable[[str, str], str], tmp_path: Path, dialect: str
+) -> None:
+    with (
+        opened(pg_fresh, "late", tmp_path) as source,
+        opened(address(dialect, "copy"), "copy", tmp_path) as target,
+    ):
+        source.messages.add("a-1-1", {"role": "user", "content": "first"})
+        with source.transaction() as open_one:
+            open_one.messages.add("b-1-1", {"role": "user", "content": "late"})
+            source.messages.add("a-1-1", {"role": "user", "content": "last"})
+            assert copy_store(source, target).rows["messages"] == 2
+        report = copy_store(source, target)
+        assert (report.rows["messages"], report.differences) == (1, [])
+        assert target.messages.query() == source.messages.query()
+        assert [hit.agent_id for hit in target.search.messages("late")] == ["b-1-1"]
+        assert target.check(deep=True) == []
+        assert copy_store(source, target).rows["messages"] == 0
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
+def test_a_target_that_went_on_by_itself_is_left_as_it_is(
+    address: Callable[[str, str], str], tmp_path: Path, dialect: str
+) -> None:
+    with Memory.open(tmp_path / "a.db") as source, opened(address(dialect, "two"), "two", tmp_path) as target:
+        source.messages.add("s-1-1", {"n": 1})
+        source.mailbox.send("box", "once")
+        copy_store(source, target)
+        assert [item.content for item in target.mailbox.claim("box")] == ["once"]
+        target.messages.add("s-1-1", {"n": 2})
+        with pytest.raises(Conflict, match="messages of its own since"):
+            copy_store(source, target)
+        assert target.mailbox.claim("box") == []  # not handed out a second time
+
+
+def test_what_the_source_deleted_is_told_and_stays_until_the_target_deletes_it_too(tmp_path: Path) -> None:
+    with Memory.open(tmp_path / "a.db") as source, Memory.open(tmp_path / "b.db") as target:
+        for session in ("old", "new"):
+            source.messages.add(f"{session}-1-1", {"role": "user", "content": session})
+        copy_store(source, target)
+        source.sessions.delete("new")
+        assert copy_store(source, target).differences == ["messages: 1 rows in the one and 2 in the other"]
+        target.sessions.delete("new")
+        assert copy_store(source, target).differences == []
+
+
 def test_damage_in_the_copy_is_seen(tmp_path: Path) -> None:
     with Memory.open(tmp_path / "a.db") as one, Memory.open(tmp_path / "b.db") as two:
         one.agents.create("s-1-1", "s")

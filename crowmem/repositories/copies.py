@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 COUNT = statement("session_add_messages")
 NOTE_STRAY = statement("session_stray_note")
 LAST = statement("copy_messages_last")
+IDS = statement("copy_message_ids")
 PUT_MANY = statement("copy_messages_put_many")
 COUNTERS = statement("copy_counters")
 COUNTERS_PUT = statement("copy_counters_put")
@@ -191,6 +192,11 @@ class Copies(Repository[M]):
     async def last_message(self) -> int:
         """The newest message's id, 0 when there is none."""
         return int(await self._value(LAST))
+
+    @operation
+    async def message_ids(self, after: int, upto: int, limit: int) -> list[int]:
+        """The ids of messages after one and up to another, in order."""
+        return [key for (key,) in await self._many(IDS, after=after, upto=upto, limit=limit)]
 
     @operation
     async def is_empty(self) -> bool:

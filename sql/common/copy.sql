@@ -23,6 +23,10 @@ update main.session_summaries set title = :title where session_id = :session_id;
 -- The newest message there is: messages come in the order of their ids, a piece a transaction.
 select coalesce(max(id), 0) from main.messages;
 
+-- name: copy_message_ids :many int
+-- Which messages there are after an id and up to another, oldest first.
+select id from main.messages where id > :after and id <= :upto order by id limit :limit;
+
 -- name: copy_image_keys :many text
 -- A page of the images that messages name.
 select distinct key from main.image_refs where key > :after order by key limit :limit;
