@@ -133,7 +133,7 @@ def test_ctrl_c_in_the_thread_that_leads_loses_and_doubles_nothing(
     memory: Memory, monkeypatch: pytest.MonkeyPatch, after: str
 ) -> None:
     file = memory._driver.file
-    take, interrupted = file.take, []
+    take, interrupted = file.take_checked, []
 
     def take_once(**how: Any) -> Any:
         connection = take(**how)
@@ -148,7 +148,7 @@ def test_ctrl_c_in_the_thread_that_leads_loses_and_doubles_nothing(
         except KeyboardInterrupt:
             return "interrupted"
 
-    monkeypatch.setattr(file, "take", take_once)
+    monkeypatch.setattr(file, "take_checked", take_once)
     results = at_once(memory, [lambda number=number: add(number) for number in range(WRITERS)])
     assert interrupted
     assert results.count("interrupted") == 1

@@ -251,18 +251,22 @@ class SqliteFile:
             look: see that the file is still there; False for whoever does so before the commit.
         """
         self.check()
+        return self.take_checked(look=look)
+
+    def take_checked(self, *, look: bool = True) -> apsw.Connection:
+        """As `take`, for whoever made the `check` before."""
         turn = self.turn
         if is_spoilt(self.real):
             raise Unsupported(
                 f"{self.name}: this process was forked while its parent was using the store, and can only read it; "
                 "fork outside transactions, or open the store in a process that is not forked"
             )
-        if turn.held:
-            raise Busy(
-                f"{self.name}: this thread has a transaction open here, and would wait for itself; "
-                "inside the block use the Memory that transaction() gave"
-            )
         if not turn.acquire(self.busy_timeout_s):
+            if turn.held:
+                raise Busy(
+                    f"{self.name}: this thread has a transaction open here, and would wait for itself; "
+                    "inside the block use the Memory that transaction() gave"
+                )
             raise Busy(f"{self.name}: other writers kept the store for {self.busy_timeout_s:g} s")
         try:
             if look:

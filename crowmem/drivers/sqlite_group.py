@@ -58,12 +58,12 @@ class Group:
 
     def run(self, statement: Statement, params: Mapping[str, Any]) -> list[Any]:
         """Run one writing statement; when this returns it is committed."""
-        if not self._led.acquire(blocking=False):
+        if not self._led.acquire(False):
             request = self._stand_in_line(statement, params)
             if not request.leads:
                 return request.result()
         try:
-            connection = self._file.take()
+            connection = self._file.take_checked()
             others = self._take_along() if self._waiting else ()
             if not others:
                 return self._file.run_writing(connection, statement, params)
@@ -78,7 +78,8 @@ class Group:
             return own.result()
         finally:
             self._led.release()
-            self._call_next()
+            if self._waiting:
+                self._call_next()
 
     def _stand_in_line(self, statement: Statement, params: Mapping[str, Any]) -> _Request:
         """Wait until another thread has run it, or until it is this thread's turn to lead."""

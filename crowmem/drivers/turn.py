@@ -71,15 +71,17 @@ class Turn:
         return self._owner == threading.get_ident()
 
     def acquire(self, timeout_s: float) -> bool:
-        """Wait for the turn; False when the time is up."""
-        began = time.monotonic()
-        if not self.hold(timeout_s):
-            return False
+        """Wait for the turn; False when the time is up, and at once when this very thread holds it."""
+        began = 0.0
+        if not self._take_free():
+            began = time.monotonic()
+            if self.held or not self.hold(timeout_s):
+                return False
         if self.among_processes is None:
             return True
         got = False
         try:
-            got = self.among_processes.acquire(timeout_s - (time.monotonic() - began))
+            got = self.among_processes.acquire(timeout_s - (time.monotonic() - began) if began else timeout_s)
         finally:
             if not got:
                 self.let_go()
@@ -87,18 +89,29 @@ class Turn:
 
     def hold(self, timeout_s: float) -> bool:
         """Wait for this process's turn only, to be ended by `let_go`; False when the time is up."""
-        me = threading.get_ident()
+        if self._take_free():
+            return True
+        gate = _Gate()
         with self._mutex:
-            if not self._taken and (not self._waiting or self._kept_for == me):
+            if not self._taken and not self._waiting:
                 self._taken = True
-                self._owner = me
+                self._owner = threading.get_ident()
                 return True
-            gate = _Gate()
             self._waiting.append(gate)
         if not self._wait(gate, timeout_s):
             return False
-        self._owner = me
+        self._owner = threading.get_ident()
         return True
+
+    def _take_free(self) -> bool:
+        """Take the turn if nobody has it and nobody came before."""
+        me = threading.get_ident()
+        with self._mutex:
+            if self._taken or (self._waiting and self._kept_for != me):
+                return False
+            self._taken = True
+            self._owner = me
+            return True
 
     def _wait(self, gate: _Gate, timeout_s: float) -> bool:
         until = time.monotonic() + min(timeout_s, threading.TIMEOUT_MAX)
