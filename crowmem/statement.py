@@ -197,7 +197,11 @@ def _place(token: re.Match[str], quoted: str) -> str:
     if token[0].startswith("'main"):
         return _named(token[0], quoted)
     if token["tag"] is not None:  # a function's body names tables too
-        return _BODY.sub(lambda found: _place_in_body(found[0], quoted), token[0])
+        tag = f"${token['tag']}$"
+        body = _BODY.sub(lambda found: _place_in_body(found[0], quoted), token[0].removeprefix(tag).removesuffix(tag))
+        while tag in body:  # a schema's name may have dollars in it
+            tag = f"${tag.strip('$')}_$"
+        return f"{tag}{body}{tag}"
     return token[0]
 
 

@@ -343,7 +343,12 @@ def test_files_are_private(tmp_path: Path) -> None:
     assert oct(path.parent.parent.stat().st_mode & 0o777) == "0o700"
 
 
-@pytest.mark.parametrize("schema", ['we"ird', "tenant-1", "x; drop table agents; --", "Ünï", "it's"])
+HOSTILE = [
+    'we"ird', "tenant-1", "x; drop table agents; --", "Ünï", "it's", "50%s", "a$$b", "a$_$b", "a\\'b", "new\nline", "main", ":x",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("schema", HOSTILE)
 def test_schemas_isolate_tenants_whatever_their_names(pg_fresh: str, schema: str) -> None:
     with Memory.open(pg_fresh, schema=schema) as one, Memory.open(pg_fresh) as public:
         one.agents.create("s-1-1", "s")
@@ -353,4 +358,8 @@ def test_schemas_isolate_tenants_whatever_their_names(pg_fresh: str, schema: str
         fork = one.agents.fork("s-1-1")
         assert one.messages.load(fork.agent_id) == one.messages.load("s-1-1")
         assert one.messages.follow(0)[0].data["content"] == "mine"
+        assert [hit.id for hit in one.search.messages("mine")] == [1]
+        assert one.search.reindex() == 1
+        one.search.optimize()
+        assert one.check(deep=True) == []
         assert one.sessions.delete("s") is not None

@@ -195,8 +195,8 @@ begin
     -- a message's last rows may be past the limit
     select count(*) into fresh from main.message_index where message_id > start and message_id <= finish;
     with found as materialized (
-        select word collate "C" as word, ndoc from ts_stat(format(
-            'select tsv from main.message_index where message_id > %s and message_id <= %s', start, finish))
+        select word collate "C" as word, ndoc from ts_stat(
+            'select tsv from main.message_index where message_id > ' || start || ' and message_id <= ' || finish)
         where not word like U&'\E000b%'
     ), known as (
         update main.search_words w set docs = w.docs + f.ndoc from found f where f.word = w.word
