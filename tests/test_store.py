@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import subprocess
@@ -353,6 +354,31 @@ def test_a_server_that_ends_the_connection_is_noticed_before_use(backend: Any) -
         except Unavailable:
             assert time.monotonic() < deadline
     assert memory.messages.load("s-1-1") == [{"n": 1}, {"n": 2}]
+
+
+def test_many_connections_that_ended_cost_the_next_call_no_pause(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a restart the pool found one dead connection after the other, and slept 1, 2, 4, 8, 16 seconds between them."""
+    if backend.dialect != "postgres":
+        pytest.skip("SQLite has no server")
+    import psycopg
+    from psycopg_pool.base import AttemptWithBackoff
+
+    memory = backend.open(pool_size=8)
+    with contextlib.ExitStack() as held:
+        for _ in range(5):
+            held.enter_context(memory.transaction()).mailbox.count("a")
+    others = "from pg_stat_activity where pid <> pg_backend_pid() and datname = current_database()"
+    with psycopg.connect(backend.url, autocommit=True) as admin:
+        assert len(admin.execute(f"select pg_terminate_backend(pid) {others}".encode()).fetchall()) >= 5
+        while admin.execute(f"select 1 {others}".encode()).fetchall():
+            time.sleep(0.001)
+    pauses: list[float] = []
+    pause = AttemptWithBackoff.update_delay
+    monkeypatch.setattr(
+        AttemptWithBackoff, "update_delay", lambda attempt, now: (pauses.append(now), pause(attempt, now))[1]
+    )
+    assert memory.mailbox.count("a")["pending"] == 0
+    assert pauses == []
 
 
 def test_status_warns_of_an_old_snapshot(pg_fresh, monkeypatch, capsys):

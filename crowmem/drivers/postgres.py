@@ -64,7 +64,7 @@ class BlockingPostgres:
                 max_size=self.settings.pool_size,
                 open=True,
                 configure=self._configure,
-                check=_check,
+                check=self._check,
                 **POOL,
             )
         return self._pool
@@ -84,6 +84,16 @@ class BlockingPostgres:
             return pool, pool.getconn()
         except FAILURES as error:
             raise unavailable(error, pool, self.settings.name) from error
+
+    def _check(self, connection: psycopg.Connection[Any]) -> None:
+        """Refuse a connection that ended. Those beside it mostly ended with it, when the server restarted: all are
+        looked at here, since the pool pauses 1, 2, 4, 8 seconds between one that it finds and the next."""
+        try:
+            _check(connection)
+        except FAILURES:
+            if self._pool is not None:
+                self._pool.check()
+            raise
 
     def _configure(self, connection: psycopg.Connection[Any]) -> None:
         configure(connection)
@@ -289,7 +299,7 @@ class AsyncPostgres:
                 max_size=self.settings.pool_size,
                 open=False,
                 configure=self._configure,
-                check=_check_async,
+                check=self._check,
                 **POOL,
             )
             await self._pool.open()
@@ -310,6 +320,15 @@ class AsyncPostgres:
             return pool, await pool.getconn()
         except FAILURES as error:
             raise unavailable(error, pool, self.settings.name) from error
+
+    async def _check(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        """As that of `BlockingPostgres`."""
+        try:
+            await _check_async(connection)
+        except FAILURES:
+            if self._pool is not None:
+                await self._pool.check()
+            raise
 
     async def _configure(self, connection: psycopg.AsyncConnection[Any]) -> None:
         configure(connection)
