@@ -243,6 +243,17 @@ def test_acknowledging_many_names_the_lost_and_keeps_the_others(memory):
         memory.mailbox.ack_many(held)
 
 
+def test_an_old_lease_beside_the_new_one_of_the_same_item_is_lost_and_named(memory):
+    for acknowledge in (memory.mailbox.ack_many, lambda held: memory.mailbox.lease("a", "w", ack=held)):
+        memory.mailbox.send("a", "x")
+        [old] = memory.mailbox.lease("a", "w")
+        memory.mailbox.release(old)
+        [new] = memory.mailbox.lease("a", "w")
+        with pytest.raises(LeaseLost, match=rf" {old.id} \(token {old.lease_token}\) ended"):
+            acknowledge([new, old])
+        assert memory.mailbox.get(new.id).status == "delivered"
+
+
 def test_leases_by_priority(memory):
     memory.mailbox.send_many("a", ["1", "2"])
     high = memory.mailbox.send_many("a", ["3", "4"], priority="high")

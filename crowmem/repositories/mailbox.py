@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from crowmem.errors import Conflict, CrowmemError, InvalidValue, LeaseLost
@@ -654,7 +655,8 @@ def _pairs(held: list[LeasedDelivery]) -> dict[str, list[int]]:
 
 
 def _raise_lost(held: list[LeasedDelivery], acked: set[int]) -> None:
-    if lost := [one for one in held if one.id not in acked]:
+    newest = {one.id: one.lease_token for one in sorted(held, key=attrgetter("lease_token"))}
+    if lost := [one for one in held if one.id not in acked or one.lease_token != newest[one.id]]:
         raise _lost(lost)
 
 
