@@ -12,7 +12,9 @@ rows with one bare connection on each side and no checks, no resuming, no counts
 A second floor leaves the words out: what is left is rows and images alone. It shows what the index costs; no bar.
 The comparison of both stores, which `crowmem copy` makes afterwards unless told otherwise, is a row of its own.
 
-Run: python bench/copy_.py [--dialect postgres] [--full]
+It takes both databases and one run for all its cases: whoever asks for one of them, or for one database, gets all.
+
+Run: python bench/copy_.py [--full]
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 PAGE_ROWS = 500
 IMAGE_EVERY, IMAGE_BYTES = 100, 20_000
 BAR = 0.5  # at least half the floor's speed
+FORTH, BACK = "file to postgres, {:,}", "postgres to file, {:,}"
 ROWS_ONLY = "rows without words"
 COLUMNS = "id, agent_id, fork_idx, created_at, data, role, prompt_tokens, completion_tokens, total_tokens"
 SELECT = f"select {COLUMNS} from messages where id > ? order by id limit {PAGE_ROWS}"
@@ -218,8 +221,8 @@ def there_and_back(report: Report, count: int, rounds: int, folder: Path, server
     """From a file to PostgreSQL and from there to a file, as often as asked for."""
     with Memory.open(folder / "one.db", images=folder / "images") as memory:
         fill(memory, count)
-    forth = Direction(report, f"file to postgres, {count:,}", count)
-    back = Direction(report, f"postgres to file, {count:,}", count)
+    forth = Direction(report, FORTH.format(count), count)
+    back = Direction(report, BACK.format(count), count)
     for turn in range(rounds):
         for words in (True, False):
             name = f"bare{turn}{words:d}"
@@ -236,8 +239,9 @@ def main() -> None:
     options = arguments(__doc__ or "", rounds=1).parse_args()
     count = 200_000 if options.full else 20_000
     report = Report("copy", options, durability="full", image_every=IMAGE_EVERY, image_bytes=IMAGE_BYTES)
-    with folder_on_disk() as folder, postgres() as server:
-        there_and_back(report, count, options.rounds, folder, server)
+    if any(report.wants(name.format(count)) for name in (FORTH, BACK)):
+        with folder_on_disk() as folder, postgres() as server:
+            there_and_back(report, count, options.rounds, folder, server)
     report.table()
 
 

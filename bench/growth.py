@@ -126,6 +126,13 @@ def main() -> None:
     options = arguments(__doc__ or "").parse_args()
     sizes = list(SIZES if options.full else SIZES[:2])
     report = Report("growth", options, session=SESSION, message_bytes=SIZE, durability="full")
+    if report.wants_dialect("sqlite") and any(map(report.wants, WHATS)):
+        measure(report, sizes)
+    report.table()
+
+
+def measure(report: Report, sizes: list[int]) -> None:
+    """Fill a store of each size, and let them take turns."""
     with folder_on_disk() as folder, contextlib.ExitStack() as stack:
         stores = [stack.enter_context(Memory.open(folder / f"crow-{size}.db")) for size in sizes]
         for memory, size in zip(stores, sizes, strict=True):
@@ -145,7 +152,6 @@ def main() -> None:
                 print(f"{name} is not installed: left out", file=sys.stderr)
                 continue
             growth(report, "claim", name, sizes, calls)
-    report.table()
 
 
 if __name__ == "__main__":

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 FLOOR = "floor"
 OURS = "crowmem"
+DATABASES = "crowmem_bench_"
+NOTHING = 3  # exit status of a measurement that has no case of the name asked for
 PACKAGES = ("apsw", "psycopg", "psycopg-pool", "crow-cli", "procrastinate", "pgqueuer", "pgmq", "huey", "litequeue")
 
 
@@ -45,12 +47,27 @@ def arguments(about: str, **more: Any) -> argparse.ArgumentParser:
         more: defaults that differ from 10 rounds.
     """
     parser = argparse.ArgumentParser(description=about)
-    parser.add_argument("--out", type=Path, help="append JSON lines to this file; else they go to standard output")
+    parser.add_argument("--out", type=_output, help="append JSON lines to this file; else they go to standard output")
     parser.add_argument("--only", default="", help="only cases whose name holds this text")
     parser.add_argument("--dialect", choices=("sqlite", "postgres"), help="only this database")
-    parser.add_argument("--rounds", type=int, default=more.get("rounds", 10), help="how often the sides take turns")
+    parser.add_argument("--rounds", type=_rounds, default=more.get("rounds", 10), help="how often the sides take turns")
     parser.add_argument("--full", action="store_true", help="sizes and lengths of the published figures: minutes")
     return parser
+
+
+def _output(text: str) -> Path:
+    path = Path(text)
+    try:
+        path.open("a", encoding="utf-8").close()
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"cannot write {path}: {error.strerror}") from error
+    return path
+
+
+def _rounds(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is no number of rounds: give 1 or more")
+    return int(text)
 
 
 @dataclass
@@ -94,7 +111,8 @@ class Report:
         self.subject = subject
         self.options = options
         self._rows: list[dict[str, Any]] = []
-        self._write({"kind": "run", "subject": subject, "full": options.full, **about_machine(), **settings})
+        given = {"full": options.full, "rounds": options.rounds}
+        self._write({"kind": "run", "subject": subject, **given, **about_machine(), **settings})
 
     def _write(self, row: dict[str, Any]) -> None:
         line = json.dumps(row)
@@ -146,7 +164,18 @@ class Report:
         self._write(row)
 
     def table(self) -> None:
-        """Print the rows for people, on standard error."""
+        """Print the rows for people, on standard error.
+
+        Raises:
+            SystemExit: there are none; its status is 3.
+        """
+        if not self._rows:
+            asked = [f"--only {self.options.only!r}"] if self.options.only else []
+            asked += [f"--dialect {self.options.dialect}"] if self.options.dialect else []
+            print(
+                f"{self.subject}: no case for {' '.join(asked)}; the table of a whole run names them", file=sys.stderr
+            )
+            raise SystemExit(NOTHING)
         hidden = {"kind", "subject"}
         names = list(dict.fromkeys(name for row in self._rows for name in row if name not in hidden))
         cells = [[shown(row.get(name)) for name in names] for row in self._rows]
@@ -218,8 +247,20 @@ def server_cpu_us(server: pg_server.Server | None) -> float:
 @contextlib.contextmanager
 def folder_on_disk() -> Iterator[Path]:
     """A folder that is removed in the end, in CROWMEM_BENCH_FOLDER or where temporary files go."""
-    with tempfile.TemporaryDirectory(prefix="crowmem-bench-", dir=os.environ.get("CROWMEM_BENCH_FOLDER")) as name:
+    with tempfile.TemporaryDirectory(prefix="crowmem-bench-", dir=place()) as name:
         yield Path(name)
+
+
+def place() -> Path:
+    """Where measurements write: CROWMEM_BENCH_FOLDER, or where temporary files go.
+
+    Raises:
+        SystemExit: the variable names no folder.
+    """
+    folder = Path(os.environ.get("CROWMEM_BENCH_FOLDER") or tempfile.gettempdir())
+    if not folder.is_dir():
+        raise SystemExit(f"CROWMEM_BENCH_FOLDER names {folder}, which is no folder: make it, or unset the variable")
+    return folder
 
 
 @contextlib.contextmanager
@@ -234,20 +275,29 @@ def postgres(**more: str) -> Iterator[pg_server.Server]:
     if dsn := os.environ.get("CROWMEM_BENCH_POSTGRES"):
         yield pg_server.from_dsn(dsn)
         return
-    place = Path(os.environ.get("CROWMEM_BENCH_FOLDER") or tempfile.gettempdir())
     settings = {**pg_server.DURABLE, "shared_buffers": "256MB", "max_wal_size": "4GB", **more}
-    with pg_server.running(settings, tcp=True, parent=place) as server:
+    with pg_server.running(settings, tcp=True, parent=place()) as server:
         yield server
 
 
 def loopback(server: pg_server.Server, name: str) -> str:
-    """The URL of one of a server's databases by TCP, made if need be."""
+    """The URL of a new database by TCP; what an earlier measurement left under its name is removed.
+
+    Raises:
+        SystemExit: the server that CROWMEM_BENCH_POSTGRES names cannot be reached, or refuses.
+    """
+    import pg_server
     import psycopg
 
-    with psycopg.connect(server.url(), autocommit=True) as connection, contextlib.suppress(psycopg.Error):
-        connection.execute(f'create database "{name}"'.encode())
-    own = server.host.startswith("/")
-    return server.url(name, host="127.0.0.1") if own else server.url(name)
+    name = f"{DATABASES}{name}"  # no name that a store of somebody's could have
+    try:
+        with psycopg.connect(server.url(), autocommit=True) as connection:
+            connection.execute(f'drop database if exists "{name}" with (force)'.encode())
+            connection.execute(f'create database "{name}"'.encode())
+    except psycopg.Error as error:
+        raise SystemExit(f"CROWMEM_BENCH_POSTGRES: cannot make the database {name}: {error}") from error
+    own = isinstance(server, pg_server.OwnServer)
+    return server.url(name, host=pg_server.HOST) if own else server.url(name)
 
 
 def about_machine() -> dict[str, Any]:
@@ -271,7 +321,7 @@ def about_machine() -> dict[str, Any]:
 def sync_us() -> float:
     """The median time that the disk needs to keep 8 KB."""
     times = []
-    with tempfile.TemporaryFile(dir=os.environ.get("CROWMEM_BENCH_FOLDER")) as file:
+    with tempfile.TemporaryFile(dir=place()) as file:
         for _ in range(50):
             file.write(b"x" * 8192)
             file.flush()

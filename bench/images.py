@@ -30,6 +30,8 @@ SIZE = 200_000
 THREADS = 8
 FOLDER_BAR = 1 / 0.90  # 90 % of the floor's speed
 S3_BAR = 1 / 0.85
+PUT, HYDRATE = "folder put", "folder hydrate"
+S3 = {what: f"s3 {what}, {THREADS} threads" for what in ("put", "get")}
 BUCKET = "crowmem-bench"
 
 _REST = b"\x89PNG\r\n\x1a\n" + random.Random(1).randbytes(SIZE)
@@ -76,19 +78,21 @@ class FolderFloor:
 
 
 def folder(report: Report, base: Path, calls: int) -> None:
-    """On a folder, through an open SQLite store."""
+    """On a folder, through an open SQLite store; what is put is what is put back, so it always runs."""
     floor = FolderFloor(base / "floor")
     with Memory.open(base / "crow.db", images=base / "ours") as memory:
         report.compare(
-            "folder put",
+            PUT,
             {FLOOR: floor.put, OURS: lambda number: memory.images.put(image(number))},
             calls=calls,
             bar=FOLDER_BAR,
             bytes=SIZE,
         )
+        if not report.wants(HYDRATE):
+            return
         keys = sorted(path.name for path in (base / "ours").glob("*.png"))
         report.compare(
-            "folder hydrate",
+            HYDRATE,
             {
                 FLOOR: lambda number: floor.hydrate(keys[number % len(keys)]),
                 OURS: lambda number: memory.images.hydrate(message(keys[number % len(keys)])),
@@ -100,7 +104,7 @@ def folder(report: Report, base: Path, calls: int) -> None:
 
 
 def s3(report: Report, server: s3_server.S3Server, batches: int) -> None:
-    """On S3 with eight threads; a call is a batch of one image a thread."""
+    """On S3 with eight threads; a call is a batch of one image a thread. What is got was put before."""
     client = make_client(server.endpoint, server.secure, server.access_key, server.secret_key, server.region, 2, 10)
     store = MinioStore(server.endpoint, BUCKET, server.access_key, server.secret_key)
     store.probe()
@@ -129,7 +133,7 @@ def s3(report: Report, server: s3_server.S3Server, batches: int) -> None:
 
         for name, floor, ours in (("put", bare_put, our_put), ("get", bare_get, our_get)):
             report.compare(
-                f"s3 {name}, {THREADS} threads",
+                S3[name],
                 {FLOOR: together(floor), OURS: together(ours)},
                 calls=batches,
                 bar=S3_BAR,
@@ -143,10 +147,10 @@ def main() -> int:
     options = arguments(__doc__.splitlines()[0]).parse_args()
     report = Report("images", options, size_bytes=SIZE)
     calls = 100 if options.full else 20
-    if report.wants("folder"):
+    if report.wants(PUT) or report.wants(HYDRATE):
         with folder_on_disk() as base:
             folder(report, base, calls)
-    if report.wants("s3"):
+    if any(map(report.wants, S3.values())):
         import s3_server
 
         with s3_server.running() as server:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import math
 import statistics
+import sys
 from typing import TYPE_CHECKING, Any
 
 from corpus import SHARED
-from harness import OURS, Report, arguments, folder_on_disk, loopback, postgres
+from harness import NOTHING, OURS, Report, arguments, folder_on_disk, loopback, postgres
 
 from crowmem import Memory
 from crowmem.statement import DIALECTS
@@ -96,7 +97,11 @@ def stores(report: Report, name: str, stem: bool) -> Iterator[tuple[str, Memory]
 
 def main() -> None:
     """Measure every collection, with whole words and with stems."""
-    report = Report("relevance", arguments(__doc__.splitlines()[0] if __doc__ else "").parse_args())
+    options = arguments(__doc__.splitlines()[0] if __doc__ else "").parse_args()
+    if not (SHARED / "ir").is_dir():
+        print(f"relevance: the judged collections are not at {SHARED / 'ir'}: left out", file=sys.stderr)
+        raise SystemExit(NOTHING)
+    report = Report("relevance", options)
     for name in COLLECTIONS:
         for stem in (False, True):
             if report.wants(name):

@@ -1,4 +1,4 @@
-"""The list of sessions: a first page, a deep page by key and one by offset, at growing numbers of sessions.
+"""The list of sessions: a first page and a deep page by key, at growing numbers of sessions.
 
 The floor is the bare statement on the bare driver, on the same file or server, its rows left as tuples. crowmem may
 take 50 us more than that for records, or 150 us (SQLite) and 300 us (PostgreSQL) in all, whichever is more; and a page
@@ -83,11 +83,16 @@ def compare(
                     continue
                 taken = report.compare(case, {FLOOR: floor, OURS: ours}, calls=200, server=server)
                 bare_us, ours_us = (taken[name].figures()["p50_us"] for name in (FLOOR, OURS))
-                first.setdefault(what, ours_us)
                 most = max(MOST_US[dialect], bare_us + RECORDS_US)
-                growth = ours_us / first[what]
-                held = ours_us <= most and growth <= GROWTH
-                report.row(case, "bar", most_us=round(most, 1), growth=round(growth, 2), holds=held)
+                growth = ours_us / first[what] if what in first else None  # nothing smaller was measured
+                first.setdefault(what, ours_us)
+                report.row(
+                    case,
+                    "bar",
+                    most_us=round(most, 1),
+                    growth=growth and round(growth, 2),
+                    holds=ours_us <= most and (growth or 0) <= GROWTH,
+                )
 
 
 def fill(memory: Memory, start: int, count: int) -> None:
