@@ -48,11 +48,11 @@ create table entries (
 """
 POSTGRES_APPEND = """
 with head as (
-    update tapes set length = length + cardinality($2::text[]) where tape_id = $1 returning branch, length
+    update tapes set length = length + json_array_length($2::json) where tape_id = $1 returning branch, length
 ), added as (
     insert into entries (branch, position, entry)
-    select branch, length - cardinality($2::text[]) + place - 1, entry::json
-    from head, unnest($2::text[]) with ordinality as e (entry, place)
+    select branch, length - json_array_length($2::json) + place - 1, entry
+    from head, json_array_elements($2::json) with ordinality as e (entry, place)
 )
 select length from head
 """
@@ -86,7 +86,7 @@ class SqliteFloor:
 
     def load(self, tape: str) -> list[Any]:
         """Load every entry."""
-        found = self.connection.execute(
+        found = self.execute(
             "select entry from entries where id >= (select branch << 32 from tapes where tape_id = ?1)"
             " and id < (select branch + 1 << 32 from tapes where tape_id = ?1) order by id",
             (tape,),
@@ -115,19 +115,19 @@ class PostgresFloor:
             url, autocommit=True, prepare_threshold=0, cursor_factory=psycopg.RawCursor, options="-c jit=off"
         )
         self.connection.adapters.register_loader("json", Text)
+        self.execute = self.connection.cursor().execute  # one cursor for all: a new one costs 6 µs
         psycopg.Cursor(self.connection).execute(POSTGRES.encode(), prepare=False)
         for branch, name in enumerate(("append", "load"), 1):
             self.connection.execute("insert into tapes values ($1, $2, 0)", (name, branch))
 
     def append(self, tape: str, entries: list[dict[str, Any]]) -> int:
         """Append entries in one round trip."""
-        texts = [json.dumps(entry) for entry in entries]
-        [[length]] = self.connection.execute(POSTGRES_APPEND, (tape, texts)).fetchall()
+        [[length]] = self.execute(POSTGRES_APPEND, (tape, json.dumps(entries))).fetchall()
         return int(length)
 
     def load(self, tape: str) -> list[Any]:
         """Load every entry."""
-        found = self.connection.execute(
+        found = self.execute(
             "select entry from entries where branch = (select branch from tapes where tape_id = $1) order by position",
             (tape,),
         ).fetchall()
