@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -379,6 +380,44 @@ def test_many_connections_that_ended_cost_the_next_call_no_pause(backend: Any, m
     )
     assert memory.mailbox.count("a")["pending"] == 0
     assert pauses == []
+
+
+@pytest.mark.parametrize("colour", ["sync", "async"])
+def test_who_waits_for_a_server_that_is_away_is_served_when_it_is_back(
+    colour: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pool gave up after 3 s and tried again for the next caller only: who waited failed after 30."""
+    import asyncio
+
+    import pg_server
+
+    from crowmem import AsyncMemory
+    from crowmem.drivers import postgres
+
+    monkeypatch.setattr(postgres, "POOL", {"reconnect_timeout": 0.01, "timeout": 20.0})
+
+    def blocking(server: pg_server.OwnServer) -> int:
+        with Memory.open(server.url()) as memory, ThreadPoolExecutor(1) as threads:
+            memory.mailbox.send("a", "x")
+            server.stop()
+            waiting = threads.submit(memory.mailbox.count, "a")
+            while memory._driver._pool.get_stats().get("connections_errors", 0) < 2:
+                time.sleep(0.01)
+            server.start()
+            return waiting.result()["pending"]
+
+    async def awaited(server: pg_server.OwnServer) -> int:
+        async with AsyncMemory.open(server.url()) as memory:
+            await memory.mailbox.send("a", "x")
+            server.stop()
+            waiting = asyncio.create_task(memory.mailbox.count("a"))
+            while memory._driver._pool.get_stats().get("connections_errors", 0) < 2:
+                await asyncio.sleep(0.01)
+            await asyncio.to_thread(server.start)
+            return (await waiting)["pending"]
+
+    with pg_server.running() as server:
+        assert (blocking(server) if colour == "sync" else asyncio.run(awaited(server))) == 1
 
 
 def test_status_warns_of_an_old_snapshot(pg_fresh, monkeypatch, capsys):

@@ -65,6 +65,7 @@ class BlockingPostgres:
                 open=True,
                 configure=self._configure,
                 check=self._check,
+                reconnect_failed=_try_on,
                 **POOL,
             )
         return self._pool
@@ -300,6 +301,7 @@ class AsyncPostgres:
                 open=False,
                 configure=self._configure,
                 check=self._check,
+                reconnect_failed=_try_on_async,
                 **POOL,
             )
             await self._pool.open()
@@ -531,6 +533,19 @@ def _check(connection: psycopg.Connection[Any]) -> None:
 async def _check_async(connection: psycopg.AsyncConnection[Any]) -> None:
     if not seems_alive(connection, getattr(connection, "idle_since", None)):
         await AsyncConnectionPool.check_connection(connection)
+
+
+def _try_on(pool: ConnectionPool[Any]) -> None:
+    """Try again as long as somebody waits: the pool gives up after a few seconds and tries again for the next caller
+    only, so those who were waiting failed though the server was back."""
+    if pool.get_stats().get("requests_waiting"):
+        pool.check()
+
+
+async def _try_on_async(pool: AsyncConnectionPool[Any]) -> None:
+    """As `_try_on`."""
+    if pool.get_stats().get("requests_waiting"):
+        await pool.check()
 
 
 def _give_back(pool: ConnectionPool[Any], connection: Any) -> None:
