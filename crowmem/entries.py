@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from crowmem.errors import StoreCorrupt
 from crowmem.values import check_list, encode_object
 
 if TYPE_CHECKING:
@@ -72,12 +73,15 @@ def encoded(entries: Sequence[Mapping[str, Any]]) -> Batch:
 
 def decoded(texts: Sequence[str]) -> list[dict[str, Any]]:
     """The objects that stored texts load to."""
-    if len(texts) <= _DECODED:
-        return json.loads(f"[{','.join(texts)}]")  # type: ignore[no-any-return]
     rest = iter(texts)
     found: list[dict[str, Any]] = []
-    while part := list(islice(rest, _DECODED)):
-        found += json.loads(f"[{','.join(part)}]")
+    try:
+        if len(texts) <= _DECODED:
+            return json.loads(f"[{','.join(texts)}]")  # type: ignore[no-any-return]
+        while part := list(islice(rest, _DECODED)):
+            found += json.loads(f"[{','.join(part)}]")
+    except (ValueError, TypeError) as error:
+        raise StoreCorrupt(f"a stored entry or state is no JSON ({error})") from error
     return found
 
 

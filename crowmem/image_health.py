@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 COUNT = statement("image_refs_count")
 KEYS = statement("image_keys")
+LACKING = statement("image_refs_lacking")
 MESSAGES = statement("image_messages")
 
 PAGE = 200
@@ -35,6 +36,12 @@ async def image_problems(driver: Driver, store: Store) -> list[str]:
         Unavailable: the image store cannot be asked.
     """
     found: list[str] = []
+    [[lacking, first]] = await driver.run(LACKING, {})
+    if lacking:
+        found.append(
+            f"images: {lacking:,} messages name one whose use is not noted, so that `crowmem gc` would remove it; the "
+            f"first is {first}; run `crowmem reindex`"
+        )
     after = ""
     while store.images is not None:
         keys = [key for (key,) in await driver.run(KEYS, {"after": after, "limit": PAGE})]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from crowmem.errors import StoreCorrupt
+from crowmem.errors import DatabaseError, StoreCorrupt
 from crowmem.indexing import BATCH, stored_entry
 from crowmem.lexer import LEXER
 from crowmem.ranking import COUNTS
@@ -60,7 +60,7 @@ async def differences(driver: Driver, store: Store) -> list[str]:
     """What is wrong with the index, every message compared with its index rows."""
     try:
         return await _compare(driver, store)
-    except StoreCorrupt as error:
+    except (StoreCorrupt, DatabaseError) as error:
         return [f"search index: damaged; run `crowmem reindex` ({error})"]
 
 

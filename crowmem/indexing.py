@@ -178,7 +178,7 @@ def stored(data: str) -> dict[str, Any]:
     """The message of a stored text; {} for what another program wrote and is no JSON object."""
     try:
         found = json.loads(data)
-    except (ValueError, RecursionError):
+    except (ValueError, TypeError, RecursionError):  # no text at all where a page of the file is damaged
         return {}
     return found if isinstance(found, dict) else {}
 

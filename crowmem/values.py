@@ -15,10 +15,10 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from crowmem.errors import InvalidValue
+from crowmem.errors import InvalidValue, StoreCorrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
 MESSAGE_BYTES = 256 * 1024 * 1024  # most bytes of one message's JSON text
@@ -191,6 +191,22 @@ def check_optional_text(name: str, value: Any, *, empty: bool = True, limit: int
     return None if value is None else check_text(name, value, empty=empty, limit=limit)
 
 
+def check_together(**texts: str | None) -> None:
+    """Checked texts that stand in one index row: what is allowed to one is allowed to all of them.
+
+    Raises:
+        InvalidValue: they have more bytes together; the error names them.
+    """
+    given = {name: text for name, text in texts.items() if text}
+    if sum(map(len, given.values())) * 4 <= TEXT_BYTES:  # a character has at most 4
+        return
+    size = sum(len(text.encode()) for text in given.values())
+    if size > TEXT_BYTES:
+        raise InvalidValue(
+            f"{' and '.join(given)} are {size:,} bytes together, at most {TEXT_BYTES:,} are allowed: shorten one of them"
+        )
+
+
 def check_range(name: str, value: Any, low: int, high: int) -> int:
     """A whole number within bounds.
 
@@ -325,6 +341,22 @@ def moment(text: str | float | datetime) -> datetime:
         return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
     except (ValueError, OverflowError):
         return datetime.min.replace(tzinfo=UTC)
+
+
+def decode_stored(texts: Iterable[str], what: str) -> list[Any]:
+    """The values of stored JSON texts.
+
+    Args:
+        texts: as they stand in a column.
+        what: what they are, for the error.
+
+    Raises:
+        StoreCorrupt: one is no JSON, as in a file with a damaged page.
+    """
+    try:
+        return [json.loads(text) for text in texts]
+    except (ValueError, TypeError) as error:
+        raise StoreCorrupt(f"{what} is no JSON ({error}); `crowmem check --deep` looks for more") from error
 
 
 def micros(seconds: float) -> int:

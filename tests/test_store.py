@@ -13,7 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import apsw
+import psycopg
 import pytest
+from pictures import openai_block, png
 from test_search_index import foreign
 
 from crowmem import Memory
@@ -26,6 +29,7 @@ from crowmem.errors import (
     InvalidValue,
     NotFound,
     PoolExhausted,
+    StoreCorrupt,
     Unavailable,
     Unsupported,
 )
@@ -85,6 +89,99 @@ def test_check_sees_a_wrong_line_of_the_sessions_and_reindex_mends_it(backend: A
         assert memory.sessions.delete(session.session_id) is not None
     assert memory.status().rows["messages"] == 0
     assert memory.check(deep=True) == []
+
+
+LOST = {
+    "an index": (["drop index ix_messages_agent_id"], "index ix_messages_agent_id is missing; "),
+    "a trigger": (["drop trigger image_refs_insert{on}"], "trigger image_refs_insert is missing; "),
+    "a prompt": (["delete from prompts"], "agents: 1 name a prompt that is not there, the first is s-1-1"),
+    "an entry": (["delete from tape_entries where {second}"], "tapes: 1 branches lack entries, the first is 1"),
+    "a note of an image": (["delete from image_refs"], "images: 1 messages name one whose use is not noted"),
+}
+
+
+@pytest.mark.parametrize("what", LOST)
+def test_check_names_what_was_lost(backend: Any, memory: Any, what: str) -> None:
+    memory.agents.create("s-1-1", "s", prompt_id=memory.prompts.intern("You are {name}."))
+    memory.messages.add("s-1-1", {"role": "user", "content": [openai_block(png())]})
+    memory.tapes.append("t", [{"id": str(n), "kind": "message", "payload": {}} for n in range(3)])
+    assert memory.check(deep=True) == []
+    sqlite = backend.dialect == "sqlite"
+    spelling = {
+        "on": "" if sqlite else " on messages",
+        "second": "id = (select min(id) + 1 from tape_entries)" if sqlite else "position = 1 + (select min(position) from tape_entries)",
+    }  # fmt: skip
+    sql, problem = LOST[what]
+    foreign(backend, *(one.format(**spelling) for one in sql))
+    found = memory.check(deep=True)
+    assert [text[: len(problem)] for text in found] == [problem]
+    assert (memory.check() == []) == (what not in ("an index", "a trigger"))
+    if what == "a note of an image":
+        memory.search.reindex()
+        assert memory.check(deep=True) == []
+        assert memory.images.collect(grace_s=0) == 0
+
+
+def test_check_says_how_a_failed_index_is_mended(pg_fresh: str) -> None:
+    with Memory.open(pg_fresh, schema="te'am") as memory, psycopg.connect(pg_fresh, autocommit=True) as other:
+        for number in (1, 2):
+            memory.agents.create(f"s-{number}-1", "s")
+        with pytest.raises(psycopg.errors.UniqueViolation):
+            other.execute("""create unique index concurrently "Mine" on "te'am".agents (session_id)""")
+        [problem] = memory.check()
+        told, _, cure = problem.partition(": ")
+        assert told == "index Mine is invalid, as after a failed build"
+        memory.sessions.delete("s")
+        other.execute(cure)
+        assert memory.check() == []
+
+
+DAMAGE = {
+    "no JSON": "update messages set data = '{\"a\":' where id = 2",
+    "no text": "update messages set data = x'' where id = 2",
+    "other bytes": "update messages set data = cast(x'7b2261223a22f7b1227d' as text) where id = 2",
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_check_names_a_message_that_cannot_be_read_and_readers_get_a_typed_error(tmp_path: Path, what: str) -> None:
+    with Memory.open(tmp_path / "crow.db") as memory:
+        memory.messages.add_many("s-1-1", [{"role": "assistant", "content": f"word{n}"} for n in range(3)])
+        memory.messages.add_many("other-1-1", [{"n": n} for n in range(300)])
+    driver = apsw.Connection(str(tmp_path / "crow.db"))
+    driver.execute(DAMAGE[what])
+    driver.close()
+    with Memory.open(tmp_path / "crow.db") as memory:
+        [problem] = memory.check(deep=True)
+        assert problem.startswith("messages: 1 cannot be read, the first is 2;")
+        for read in (memory.messages.load, lambda _: memory.messages.query()):
+            with pytest.raises(StoreCorrupt, match="check --deep"):
+                read("s-1-1")
+            if what == "no text":
+                break  # whose record has no value
+        assert len(memory.messages.load("other-1-1")) == 300
+        memory.sessions.delete("s")
+        assert memory.check(deep=True) == []
+
+
+def test_other_damaged_text_is_a_typed_error(tmp_path: Path) -> None:
+    with Memory.open(tmp_path / "crow.db") as memory:
+        memory.agents.create("s-1-1", "s", system_prompt="x")
+        memory.payloads.save("s", {"n": 1})
+        memory.tapes.append("t", [{"id": "1", "kind": "message", "payload": {}}])
+    driver = apsw.Connection(str(tmp_path / "crow.db"))
+    driver.execute("update agents set system_prompt = cast(x'f7b1' as text)")
+    driver.execute("update session_payloads set payload = '{'; update tape_entries set entry = '{'")
+    driver.close()
+    with Memory.open(tmp_path / "crow.db") as memory:
+        for read in (
+            memory.agents.list,
+            lambda: memory.payloads.load("s"),
+            lambda: memory.payloads.get("s"),
+            lambda: memory.tapes.load("t"),
+        ):
+            with pytest.raises(StoreCorrupt):
+                read()
 
 
 def test_use_after_close(memory: Any) -> None:

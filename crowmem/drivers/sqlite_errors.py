@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+from json import JSONDecodeError
 from typing import TYPE_CHECKING
 
 import apsw
@@ -52,7 +53,7 @@ _SYSTEM: dict[int, type[errors.CrowmemError]] = {
 }
 
 
-FAILURES = (apsw.Error, OSError, OverflowError, UnicodeEncodeError)
+FAILURES = (apsw.Error, OSError, OverflowError, UnicodeError, JSONDecodeError)
 """What `translate` turns into errors of ours."""
 
 
@@ -79,6 +80,9 @@ def translate(error: Exception, statement: Statement | None, store: str) -> erro
     if isinstance(error, OSError):
         kind = _SYSTEM.get(error.errno or 0, errors.Unavailable)
         return _named(kind(f"{error.strerror} ({error.filename})"), statement, store)
+    if isinstance(error, (UnicodeDecodeError, JSONDecodeError)):  # what was stored is neither, so a page is damaged
+        kind = errors.StoreCorrupt
+        return _named(kind(f"{error}: `crowmem check --deep` looks for more"), statement, store)
     return _named(errors.InvalidValue(str(error)), statement, store)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from crowmem.content import content_texts
@@ -20,6 +19,7 @@ from crowmem.values import (
     check_optional_text,
     check_range,
     check_texts,
+    decode_stored,
     optional_time_text,
 )
 
@@ -181,7 +181,7 @@ class Messages(Repository[M]):
             BlobDamaged: an image is damaged and there is no good copy.
             Unavailable: the image store cannot be asked.
         """
-        messages = [json.loads(text) for text in await self._texts(agent_id)]
+        messages = decode_stored(await self._texts(agent_id), f"a message of agent {agent_id!r}")
         return await put_back(self._driver, self._store, messages) if hydrate else messages
 
     @operation
@@ -302,12 +302,11 @@ class Messages(Repository[M]):
             fallback: returned when there is none.
         """
         place_of(agent_id)
-        for (text,) in await self._many(RECENT, agent_id=agent_id, limit=100):
-            if found := _assistant_text(json.loads(text)):
-                return found
-        for text in reversed(await self._texts(agent_id)):
-            if found := _assistant_text(json.loads(text)):
-                return found
+        recent = [text for (text,) in await self._many(RECENT, agent_id=agent_id, limit=100)]
+        for texts in (recent, None):
+            for text in reversed(await self._texts(agent_id)) if texts is None else texts:
+                if found := _assistant_text(decode_stored([text], f"a message of agent {agent_id!r}")[0]):
+                    return found
         return fallback
 
 

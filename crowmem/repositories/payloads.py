@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from crowmem.errors import Conflict
 from crowmem.operation import M, Repository, operation
 from crowmem.records import Payload
 from crowmem.statement import statement
-from crowmem.values import INTEGER, check_range, check_text, encode_object
+from crowmem.values import INTEGER, check_range, check_text, decode_stored, encode_object
 
 if TYPE_CHECKING:
     import builtins
@@ -64,7 +63,7 @@ class Payloads(Repository[M]):
             session_id: the session's name.
         """
         text = await self._value(LOAD, session_id=check_text("session_id", session_id))
-        return None if text is None else json.loads(text)
+        return None if text is None else decode_stored([text], f"the payload of session {session_id!r}")[0]
 
     @operation
     async def get(self, session_id: str) -> Payload | None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from crowmem.query import Query
     from crowmem.ranking import Ranked
 
+IMAGES_LACKING = statement("image_refs_lacking")
+IMAGES_MEND = statement("image_refs_mend")
 HITS = statement("search_hits")
 SESSIONS = statement("search_sessions")
 LAGGING = statement("search_lagging")
@@ -163,6 +165,8 @@ class Search(Repository[M]):
         wanted = self._store.stem if stem is None else bool(stem)
         done = await reindex(self._driver, self._store, stem=wanted, progress=progress)
         await mend_summaries(self._driver)
+        if await self._value(IMAGES_LACKING):  # a look keeps no writer waiting
+            await self._many(IMAGES_MEND)
         return done
 
     @operation

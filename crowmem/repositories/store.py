@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from crowmem.backups import begin, clear, finish
-from crowmem.errors import StoreCorrupt, StoreFull, Unsupported
+from crowmem.errors import DatabaseError, StoreCorrupt, StoreFull, Unsupported
 from crowmem.image_health import image_problems, image_status
 from crowmem.index_health import problems
+from crowmem.message_health import message_problems
 from crowmem.operation import M, Repository, operation
 from crowmem.records import Status
+from crowmem.shape_health import missing_objects
 from crowmem.statement import statement
 from crowmem.summaries import summary_problems
 from crowmem.values import check_path
@@ -19,6 +21,7 @@ ROWS = statement("store_rows")
 INDEX = statement("store_index")
 PROBLEMS = statement("store_problems")
 DEEP_PROBLEMS = statement("store_problems_deep")
+REFERENCES = statement("store_references")
 BACKUP = statement("store_backup")
 OLD_SNAPSHOTS = statement("store_old_snapshots")
 
@@ -61,17 +64,21 @@ class Stores(Repository[M]):
     async def check(self, deep: bool = False) -> list[str]:
         """Problems found, in plain words."""
         found: list[str] = []
-        for look in (PROBLEMS, DEEP_PROBLEMS) if deep else (PROBLEMS,):
+        for look in (PROBLEMS, DEEP_PROBLEMS, REFERENCES) if deep else (PROBLEMS,):
             try:
                 found += [text for (text,) in await self._many(look)]
-            except StoreCorrupt as error:
+            except (StoreCorrupt, DatabaseError) as error:
                 found.append(f"damaged: {error}")
+        found += await missing_objects(self._driver)
         if deep:
             try:
                 found += await summary_problems(self._driver)
             except StoreCorrupt as error:
                 found.append(f"sessions: damaged: {error}")
             found += await image_problems(self._driver, self._store)
+            unreadable = await message_problems(self._driver)
+            if unreadable:  # the index cannot be compared with them
+                return found + unreadable
         return found + await problems(self._driver, self._store, deep=deep)
 
     @operation

@@ -57,3 +57,21 @@ select cast(data as text) from main.messages where id = :id for update;
 -- Change a message's text; triggers see to its references and its index entry.
 -- differs: the data column is json.
 update main.messages set data = cast(cast(:data as text) as json) where id = :id;
+
+-- name: image_refs_lacking :one int, int
+-- How many messages name an image without a note of it, and the first of them.
+-- differs: how images are found in a message.
+select count(*), min(m.id)
+from main.messages m
+where position('"image_ref"' in m.data::text) > 0 and exists (
+    select 1 from regexp_matches(m.data::text, '"([0-9a-f]{64}\.(?:png|jpg|gif|webp))"', 'g') as found (part)
+    where not exists (select 1 from main.image_refs r where r.key = found.part[1] and r.message_id = m.id));
+
+-- name: image_refs_mend :none
+-- Note again which images messages name.
+-- differs: how they are found in a message.
+insert into main.image_refs (key, message_id)
+select distinct found.part[1], m.id
+from main.messages m, regexp_matches(m.data::text, '"([0-9a-f]{64}\.(?:png|jpg|gif|webp))"', 'g') as found (part)
+where position('"image_ref"' in m.data::text) > 0
+on conflict do nothing;

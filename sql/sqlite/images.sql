@@ -47,3 +47,22 @@ select data from messages where id = :id;
 -- name: image_message_put :none
 -- Change a message's text; triggers see to its references and its index entry.
 update messages set data = :data where id = :id;
+
+-- name: image_refs_lacking :one int, int
+-- How many messages name an image without a note of it, and the first of them.
+-- differs: how images are found in a message.
+select count(*), min(m.id)
+from messages m
+where m.data glob '*"image_ref"*' and exists (
+    select 1 from json_tree(case when json_valid(m.data) then m.data else '[]' end) j
+    where j.type = 'text' and length(j.atom) between 68 and 69 and substr(j.atom, 65) in ('.png', '.jpg', '.gif', '.webp')
+        and not substr(j.atom, 1, 64) glob '*[^0-9a-f]*'
+        and not exists (select 1 from image_refs r where r.key = j.atom and r.message_id = m.id));
+
+-- name: image_refs_mend :none
+-- Note again which images messages name.
+-- differs: how they are found in a message.
+insert or ignore into image_refs (key, message_id)
+select j.atom, m.id from messages m, json_tree(case when json_valid(m.data) then m.data else '[]' end) j
+where m.data glob '*"image_ref"*' and j.type = 'text' and length(j.atom) between 68 and 69
+    and substr(j.atom, 65) in ('.png', '.jpg', '.gif', '.webp') and not substr(j.atom, 1, 64) glob '*[^0-9a-f]*';

@@ -35,3 +35,19 @@ where integrity_check <> 'ok';
 -- A consistent copy into an empty file.
 -- only: sqlite; PostgreSQL has pg_dump.
 vacuum into :path;
+
+-- name: store_objects :many text
+-- The names of all indexes and triggers.
+-- differs: where a database keeps them.
+select name from sqlite_schema where type in ('index', 'trigger');
+
+-- name: store_references :many text
+-- Rows that name others which are not there.
+-- differs: where an entry stands.
+select 'agents: ' || count(*) || ' name a prompt that is not there, the first is ' || min(agent_id)
+from agents a where prompt_id is not null and not exists (select 1 from prompts p where p.id = a.prompt_id)
+having count(*) > 0
+union all
+select 'tapes: ' || count(*) || ' branches lack entries, the first is ' || min(branch) from (
+    select id >> 32 as branch from tape_entries group by id >> 32 having max(id) - min(id) + 1 <> count(*))
+having count(*) > 0;
