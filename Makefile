@@ -130,7 +130,8 @@ SUBJECTS := append load sessions startup writers growth import_ copy_ images tap
 
 bench: $(VENV)/bench.stamp ## every measurement: a table each, and JSON lines under bench/results
 	@mkdir -p bench/results
-	@for subject in $(SUBJECTS); do $(BENCH)/$$subject.py --out bench/results/$$subject.jsonl $(ARGS) || failed=1; done; exit $${failed:-0}
+	@for subject in $(SUBJECTS); do $(BENCH)/$$subject.py --out bench/results/$$subject.jsonl $(ARGS); \
+	  case $$? in 0) ran=1 ;; 3) ;; *) failed=1 ;; esac; done; test -n "$$ran" -a -z "$$failed"  # 3: no case of the name asked for
 
 bench-claim: $(VENV)/bench.stamp ## claims a second, against the other queues
 	$(BENCH)/claim.py $(ARGS)

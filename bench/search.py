@@ -38,6 +38,7 @@ P95_MS = {  # bars: the 95th of a hundred searches
     ("postgres", 100_000): {"any": 130},
 }
 RATIO, EXTRA_MS = 1.15, 0.3  # most that crowmem may take: so many times the bare statements, or so much more
+MODES = ("any", "all", "session")
 SAME_ORDER, OVERLAP = 0.99, 0.95
 
 
@@ -115,7 +116,9 @@ def agree(report: Report, count: int, statistics_are: str, one: Answers, two: An
 def measure(report: Report, texts: Corpus, place: Place) -> None:
     """Every mode and shape."""
     bare = Bare(place.memory, place.execute, place.dialect)
-    for mode in ("any", "all", "session"):
+    for mode in MODES:
+        if not report.wants(f"{place.dialect} {texts.count:,} {mode}"):
+            continue
         taken: Taken = {}
         for shape, text, limits in queries(texts, mode):
             place.memory.search.messages(text, **limits)  # what this remembers, neither side does again
@@ -182,13 +185,23 @@ def p95(values: list[float]) -> float:
 
 
 def compare(report: Report, texts: Corpus) -> None:
-    """Both databases with one corpus."""
+    """Both databases with one corpus, as far as any of their cases is asked for."""
     answers: dict[str, Answers] = {"sampled": {}}
-    if report.wants_dialect("sqlite"):
+    parts = (*MODES, "fill", "optimize", "index", "one by one")
+    asked = {
+        dialect
+        for dialect in ("sqlite", "postgres")
+        if report.wants_dialect(dialect)
+        and (
+            report.wants(f"{texts.count:,} agreement")
+            or any(report.wants(f"{dialect} {texts.count:,} {part}") for part in parts)
+        )
+    }
+    if "sqlite" in asked:
         with folder_on_disk() as folder, sqlite_place(report, texts, folder) as place:
             answers["sqlite"] = ask(texts, place.memory)
             measure(report, texts, place)
-    if report.wants_dialect("postgres"):
+    if "postgres" in asked:
         with (
             postgres(shared_buffers=BUFFERS) as server,
             postgres_place(report, texts, server, answers["sampled"]) as place,
