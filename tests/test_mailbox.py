@@ -493,3 +493,15 @@ def ready_rows(folder):
     [[rows]] = connection.execute("select count(*) from mailbox_ready")
     connection.close()
     return rows
+
+
+@pytest.mark.parametrize("beside", ["priority", "key"])
+def test_an_address_and_what_is_indexed_beside_it_have_one_bound(memory, beside):
+    """Each was allowed 2,600 bytes, and PostgreSQL's index rows end at 2,704: there both together failed."""
+    address, word = "".join(map(chr, range(0x4E00, 0x4E00 + 600))), "".join(map(chr, range(0x5E00, 0x5E00 + 300)))
+    with pytest.raises(
+        InvalidValue, match=rf"address and {beside} are 2,700 bytes together, at most 2,600 are allowed"
+    ):
+        memory.mailbox.send(address, "caw", **{beside: word})
+    assert not any(memory.mailbox.count(address).values())
+    assert memory.mailbox.send(address, "caw", **{beside: word[:250]}).content == "caw"

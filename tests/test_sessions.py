@@ -349,3 +349,15 @@ def test_a_transaction_commits_or_leaves_nothing(memory: Any) -> None:
         tx.messages.add("s-1-1", {"n": 2})
     assert memory.messages.load("s-1-1") == [{"n": 2}]
     assert memory.sessions.get("s").message_count == 1
+
+
+def test_a_folder_of_any_length_lists_its_sessions_in_order(memory):
+    """PostgreSQL's index rows end at 2,704 bytes; a folder of 5,000 was refused there."""
+    folder = "/" + "".join(map(chr, range(0x4E00, 0x4E00 + 5_000)))
+    with memory.transaction() as tx:
+        for number in (2, 1, 3):
+            tx.agents.create(f"deep{number}-1-1", f"deep{number}", cwd=folder, created_at="2026-01-01T00:00:00+00:00")
+        tx.agents.create("shallow-1-1", "shallow", cwd=folder[:-1])
+    first = memory.sessions.list(cwd=folder, limit=2)
+    assert [one.session_id for one in first] == ["deep1", "deep2"]
+    assert [one.session_id for one in memory.sessions.list(cwd=folder, after=first[-1])] == ["deep3"]

@@ -19,6 +19,7 @@ from crowmem.values import (
     check_range,
     check_seconds,
     check_text,
+    check_together,
     encode_json,
     micros,
     moment,
@@ -108,6 +109,8 @@ class Mailbox(Repository[M]):
             "key": check_optional_text("key", key, empty=False),
             "max_attempts": self._store.max_attempts,
         }
+        check_together(address=row["address"], priority=row["priority"])
+        check_together(address=row["address"], key=row["key"])
         sent: Delivery = await (self._one(SEND, **row) if key is None else self._send_keyed(row))
         if not delay_s:
             await self._driver.announce(address)
@@ -142,6 +145,7 @@ class Mailbox(Repository[M]):
             "priority": check_text("priority", priority),
             "max_attempts": self._store.max_attempts,
         }
+        check_together(address=to, priority=shared["priority"])
         if not texts:
             return []
         if self._driver.dialect == "postgres":

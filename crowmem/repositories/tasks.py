@@ -8,7 +8,7 @@ from crowmem.errors import Busy, Conflict, InvalidValue
 from crowmem.operation import M, Repository, operation
 from crowmem.records import Delivery, Task
 from crowmem.statement import statement
-from crowmem.values import MESSAGE_BYTES, check_optional_text, check_range, check_text
+from crowmem.values import MESSAGE_BYTES, check_optional_text, check_range, check_text, check_together
 
 ADD = statement("task_add", Task)
 ADD_NEXT = statement("task_add_next", Task)
@@ -242,7 +242,7 @@ def _columns(
     model: str | None,
     priority: str,
 ) -> dict[str, Any]:
-    return {
+    columns = {
         "owner_session": check_text("owner_session", owner_session),
         "kind": check_text("kind", kind),
         "tool_call_id": check_optional_text("tool_call_id", tool_call_id),
@@ -251,3 +251,5 @@ def _columns(
         "model": check_optional_text("model", model),
         "priority": check_text("priority", priority),
     }
+    check_together(owner_session=columns["owner_session"], priority=columns["priority"])  # of its delivery
+    return columns

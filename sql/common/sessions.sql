@@ -30,18 +30,6 @@ where (cast(:agent_id as text) is null and exists (select 1 from main.session_ag
 -- Give a session a title, replacing the one it has.
 update main.session_summaries set title = :title where session_id = :session_id;
 
--- name: session_list_cwd :many SessionInfo
--- As session_list_trunk, of one working directory.
--- plan: session_summaries_cwd
-select session_id, case when :forks = 1 then all_activity else trunk_activity end as last_activity,
-    case when :forks = 1 then all_messages else trunk_messages end as message_count,
-    case when :forks = 1 then all_agents else trunk_agents end as agent_count, model_identifier, cwd, title
-from main.session_summaries
-where (trunk_agents > 0 or trunk_messages > 0) and cwd = :cwd
-    and trunk_activity <= :activity and (trunk_activity < :activity or session_id > :after)
-order by trunk_activity desc, session_id
-limit (select cast(:limit as bigint)) offset (select cast(:offset as bigint));
-
 -- name: session_get :one SessionInfo
 -- One session with every fork counted.
 select session_id, all_activity as last_activity, all_messages as message_count, all_agents as agent_count,

@@ -859,7 +859,7 @@ CREATE INDEX messages_partly ON public.messages USING btree (id) WHERE (indexed 
 
 CREATE INDEX session_summaries_all ON public.session_summaries USING btree (all_activity DESC, session_id);
 
-CREATE INDEX session_summaries_cwd ON public.session_summaries USING btree (cwd, trunk_activity DESC, session_id) WHERE ((trunk_agents > 0) OR (trunk_messages > 0));
+CREATE INDEX session_summaries_cwd ON public.session_summaries USING btree (hashtextextended(cwd, (0)::bigint), trunk_activity DESC) WHERE ((trunk_agents > 0) OR (trunk_messages > 0));
 
 CREATE INDEX session_summaries_trunk ON public.session_summaries USING btree (trunk_activity DESC, session_id) WHERE ((trunk_agents > 0) OR (trunk_messages > 0));
 

@@ -37,6 +37,20 @@ where all_activity <= :activity and (all_activity < :activity or session_id > :a
 order by all_activity desc, session_id
 limit (select cast(:limit as bigint)) offset (select cast(:offset as bigint));
 
+-- name: session_list_cwd :many SessionInfo
+-- As session_list_trunk, of one working directory.
+-- differs: the index holds a hash of the directory, which may be longer than an index row.
+-- plan: session_summaries_cwd
+select session_id, case when :forks = 1 then all_activity else trunk_activity end as last_activity,
+    case when :forks = 1 then all_messages else trunk_messages end as message_count,
+    case when :forks = 1 then all_agents else trunk_agents end as agent_count, model_identifier, cwd, title
+from main.session_summaries
+where (trunk_agents > 0 or trunk_messages > 0) and cwd = :cwd
+    and hashtextextended(cwd, 0) = hashtextextended(cast(:cwd as text), 0)
+    and trunk_activity <= :activity and (trunk_activity < :activity or session_id > :after)
+order by trunk_activity desc, session_id
+limit (select cast(:limit as bigint)) offset (select cast(:offset as bigint));
+
 -- name: session_unnamed :many text, text
 -- Of some sessions those without a title whose second message another program wrote, with that message, which is to name them:
 -- it is not indexed yet, or it would have given its title then.

@@ -46,6 +46,19 @@ where (trunk_activity <> all_activity or (trunk_agents <= 0 and trunk_messages <
 order by last_activity desc, session_id
 limit :limit offset :offset;
 
+-- name: session_list_cwd :many SessionInfo
+-- As session_list_trunk, of one working directory.
+-- differs: the index holds the directory itself.
+-- plan: session_summaries_cwd
+select session_id, case when :forks = 1 then all_activity else trunk_activity end as last_activity,
+    case when :forks = 1 then all_messages else trunk_messages end as message_count,
+    case when :forks = 1 then all_agents else trunk_agents end as agent_count, model_identifier, cwd, title
+from session_summaries
+where (trunk_agents > 0 or trunk_messages > 0) and cwd = :cwd
+    and trunk_activity <= :activity and (trunk_activity < :activity or session_id > :after)
+order by trunk_activity desc, session_id
+limit :limit offset :offset;
+
 -- name: session_unnamed :many text, text
 -- Of some sessions those without a title whose second message another program wrote, with that message, which is to name them:
 -- it is not indexed yet, or it would have given its title then.

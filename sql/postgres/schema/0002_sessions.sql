@@ -74,7 +74,8 @@ create table main.session_summaries (
 create index session_summaries_all on main.session_summaries (all_activity desc, session_id);
 create index session_summaries_trunk on main.session_summaries (trunk_activity desc, session_id)
 where trunk_agents > 0 or trunk_messages > 0;
-create index session_summaries_cwd on main.session_summaries (cwd, trunk_activity desc, session_id)
+-- a hash: an index row ends at 2,704 bytes, a directory's name need not
+create index session_summaries_cwd on main.session_summaries (hashtextextended(cwd, 0), trunk_activity desc)
 where trunk_agents > 0 or trunk_messages > 0;
 
 -- What the summaries should say, counted.
