@@ -203,7 +203,7 @@ def check_together(**texts: str | None) -> None:
     size = sum(len(text.encode()) for text in given.values())
     if size > TEXT_BYTES:
         raise InvalidValue(
-            f"{' and '.join(given)} are {size:,} bytes together, at most {TEXT_BYTES:,} are allowed: shorten one of them"
+            f"{' and '.join(given)} are {size:,} bytes together, at most {TEXT_BYTES:,} are allowed: shorten one"
         )
 
 

@@ -100,7 +100,7 @@ class Mailbox(Repository[M]):
             InvalidValue: a value cannot be stored; nothing was sent.
             OutcomeUnknown: the connection broke; with a key it is safe to send again.
         """
-        row = {
+        row: dict[str, Any] = {
             "address": check_text("address", address),
             "content": _content("content", content),
             "task_id": check_text("task_id", task_id, empty=True),
@@ -140,7 +140,7 @@ class Mailbox(Repository[M]):
         """
         to = check_text("address", address)
         texts = [_content(f"contents[{n}]", one) for n, one in enumerate(check_list("contents", contents, MOST))]
-        shared = {
+        shared: dict[str, Any] = {
             "address": to,
             "priority": check_text("priority", priority),
             "max_attempts": self._store.max_attempts,
