@@ -56,8 +56,10 @@ update main.messages set indexed = :indexed where id = any(cast(:ids as bigint[]
 
 -- name: search_hits :many int, text, int, text, text, text
 -- The messages with these ids: id, agent id, fork index, role, stamp, data.
--- differs: lists come as arrays.
-select m.id, m.agent_id, m.fork_idx, m.role, m.created_at, m.data from main.messages m where m.id = any(cast(:ids as bigint[]));
+-- differs: lists come as arrays. One that is unpacked is as long as any to the planner, which else plans each call anew.
+select m.id, m.agent_id, m.fork_idx, m.role, m.created_at, m.data
+from main.messages m
+where m.id = any(array(select unnest(cast(:ids as bigint[]))));
 
 -- name: search_rows :many int, int
 -- The index rows after one message and up to another: message id << 6 | number, and length.
