@@ -26,6 +26,9 @@ MERGE = statement("search_merge")
 CHANGES = statement("search_changes")
 MERGE_LIST = statement("search_merge_list")
 COUNT_WORDS = statement("search_count_words")
+DRIFT = statement("search_words_drift")
+FORGET = statement("search_words_forget")
+GONE_ROWS = statement("search_gone_rows")
 RECOUNT = statement("search_recount")
 STATS_LOCK = statement("search_stats_lock")
 STATS_MEND = statement("search_stats_mend")
@@ -147,6 +150,8 @@ async def optimize(driver: Driver, store: Store, *, merge: bool = True) -> None:
         return
     await driver.run(MERGE_LIST, {})
     await driver.run(RECOUNT, {})
+    if (gone := (await driver.run(DRIFT, {}))[0][0]) > 0:
+        await driver.run(FORGET, {"most": gone})
     while (await driver.run(COUNT_WORDS, {"most": COUNTED_MESSAGES}))[0][0]:
         continue
 
@@ -164,9 +169,12 @@ async def _merge(driver: Driver) -> None:
 
 
 async def take_out(tx: Driver) -> None:
-    """Take messages that this transaction deleted out of the index."""
+    """Take messages that this transaction deleted out of the index, and out of the counted words what only they had."""
+    rows = (await tx.run(GONE_ROWS, {}))[0][0] if tx.dialect == "postgres" else 0
     while len(await tx.run(UNINDEX, {"most": BATCH})) == BATCH:
         continue
+    if rows:
+        await tx.run(FORGET, {"most": rows})
 
 
 async def scrub(driver: Driver) -> None:

@@ -108,3 +108,24 @@ def test_no_byte_of_a_deleted_session_is_left(
         assert list(tmp_path.rglob("*.png")) == []
         assert memory.check(deep=True) == []
     assert look(url, tmp_path, gone) == []
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["one session", "two sessions"])
+def test_a_counted_word_goes_with_the_last_session_that_has_it(pg_fresh: str, tmp_path: Path, at_once: bool) -> None:
+    with Memory.open(pg_fresh, images=tmp_path / "images") as memory:
+        for number in range(60):
+            memory.messages.add(f"{'a' if at_once or number % 2 else 'b'}-1-1", {"role": "user", "content": "zyxquux"})
+        memory.messages.add_many("other-1-1", [{"role": "user", "content": f"kept common {n}"} for n in range(30)])
+        memory.search.optimize()
+        with psycopg.connect(pg_fresh, autocommit=True) as other:
+            words = "select word from search_words order by word"
+            assert {"zyxquux", "common"} <= {word for (word,) in other.execute(words)}
+            for session in ("a", "b"):
+                memory.sessions.delete(session)
+            if not at_once:  # the count knew of both
+                memory.search.optimize()
+            left = {word for (word,) in other.execute(words)}
+            assert "zyxquux" not in left
+            assert at_once is False or "common" in left
+        assert len(memory.search.messages("common", limit=100)) == 30
+        assert memory.check(deep=True) == []

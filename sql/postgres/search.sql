@@ -148,3 +148,20 @@ with stale as (
     delete from main.search_words where exists (select 1 from stale)
 )
 update main.search_counted set upto = 0, docs = 0 where exists (select 1 from stale);
+
+-- name: search_gone_rows :one int
+-- How many index rows of deleted messages there are to be taken out.
+-- only: postgres, for search_words_forget.
+select count(*) from main.message_index where message_id in (select id from main.message_index_gone);
+
+-- name: search_words_drift :one int
+-- How many of the index rows whose words were counted are gone.
+-- only: postgres, for search_words_forget.
+select c.docs - (select count(*) from main.message_index i where i.message_id <= c.upto) from main.search_counted c;
+
+-- name: search_words_forget :none
+-- Forget counted words that no index row has any more; none can be on more rows than were taken out, :most.
+-- only: postgres; FTS5 counts by itself.
+delete from main.search_words w
+where w.docs <= :most
+    and not exists (select 1 from main.message_index i where i.tsv @@ quote_literal(w.word)::tsquery);
