@@ -20,6 +20,7 @@ from pictures import openai_block, png
 from test_search_index import foreign
 
 from crowmem import Memory
+from crowmem.drivers.sqlite_errors import translate
 from crowmem.errors import (
     Busy,
     Closed,
@@ -537,3 +538,9 @@ def test_status_warns_of_an_old_snapshot(pg_fresh, monkeypatch, capsys):
         assert "a report" in capsys.readouterr().out
         monkeypatch.setattr(store, "OLD_S", 60)
         assert memory.status().warnings == []
+
+
+def test_a_file_whose_log_cannot_be_opened_is_told_with_the_reason() -> None:
+    error = apsw.exception_for(apsw.SQLITE_CANTOPEN)  # a read-only file system needs root to be made
+    assert "its folder must be writable" in str(translate(error, None, "crow.db"))
+    assert "its folder" not in str(translate(apsw.exception_for(apsw.SQLITE_IOERR), None, "crow.db"))

@@ -44,6 +44,10 @@ _HINTS = {
     errors.SchemaMismatch: "this is not a crowmem store",
     errors.ReadOnly: "the store is read-only here",
 }
+_CANNOT_OPEN = (
+    "its log has two files beside it, for readers too, so its folder must be writable: give the right, or copy the "
+    "file to such a place"
+)
 _SYSTEM: dict[int, type[errors.CrowmemError]] = {
     errno.ENOSPC: errors.StoreFull,
     errno.EDQUOT: errors.StoreFull,
@@ -75,7 +79,7 @@ def translate(error: Exception, statement: Statement | None, store: str) -> erro
     if isinstance(error, apsw.Error):
         extended = getattr(error, "extendedresult", 0)
         kind = _KINDS.get(extended) or _KINDS.get(extended & 0xFF) or errors.DatabaseError
-        hint = _HINTS.get(kind)
+        hint = _CANNOT_OPEN if extended & 0xFF == apsw.SQLITE_CANTOPEN else _HINTS.get(kind)
         return _named(kind(f"{error}{f': {hint}' if hint else ''}"), statement, store)
     if isinstance(error, OSError):
         kind = _SYSTEM.get(error.errno or 0, errors.Unavailable)
