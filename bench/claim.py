@@ -512,7 +512,8 @@ def main() -> int:
         with _server(options.url) as server:
             run.postgres(server)
     counted = {"claims": run.claims, "duplicates": run.doubles, "losses": run.lost}
-    report.row("all", "crowmem", **counted, wrong=len(run.wrong), holds=not run.wrong)
+    if run.claims or run.wrong:  # nothing lost of nothing is no result
+        report.row("all", "crowmem", **counted, wrong=len(run.wrong), holds=not run.wrong)
     report.table()
     if run.curves:
         draw(run.curves, options.png)
