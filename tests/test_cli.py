@@ -17,7 +17,7 @@ from doors import TALK, Door, fill, stamp
 from pictures import png
 
 from crowmem import Memory, __version__
-from crowmem.cli import command_parser
+from crowmem.cli import command_parser, main
 from crowmem.commands import COMMANDS
 
 if TYPE_CHECKING:
@@ -728,3 +728,14 @@ def test_every_option_of_every_command_has_help() -> None:
                     yield from helpless(inner)
 
     assert not [found for command in COMMANDS for found in helpless(command_parser(command))]
+
+
+def test_a_folder_that_may_not_be_entered_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(path: Path, **_: Any) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "exists", refused)  # root may enter any
+    assert main(["--db", str(tmp_path / "crow.db"), "sessions"]) == 1
+    assert f"{tmp_path / 'crow.db'}: Permission denied" in capsys.readouterr().err

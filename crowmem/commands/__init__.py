@@ -102,12 +102,16 @@ def _check_exists(args: argparse.Namespace, *, write: bool) -> None:
 
     from crowmem.config import load, resolve_url
     from crowmem.errors import NotFound, SchemaTooOld
+    from crowmem.jsonl import file_errors
     from crowmem.memory import Memory
     from crowmem.urls import normalize
 
     target = normalize(resolve_url(args.db, os.environ, load(args.config)))
-    if target.path is not None and not target.path.exists():
-        raise NotFound(f"there is no store at {target.name}: check --db, or make one with `crowmem import`")
+    if target.path is not None:
+        with file_errors(target.path):
+            there = target.path.exists()
+        if not there:
+            raise NotFound(f"there is no store at {target.name}: check --db, or make one with `crowmem import`")
     if write and target.dialect == "postgres":  # to open an empty database for writing makes a store in it
         with suppress(SchemaTooOld):
             Memory.open(args.db, config=args.config, read_only=True).close()
