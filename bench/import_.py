@@ -2,8 +2,8 @@
 
 The floor of bulk keeps the same messages in one transaction. That of an import only parses the lines of the same files
 and inserts them in batches, without a word index: Claude Code's shared histories, repeated under new ids to 20 MB
-(``--full``: 100 MB). The whole of the shared transcripts has no floor: its row says how many messages go in a second,
-and when there is nothing new.
+(``--full``: 100 MB); its memory is that of both its processes together. The whole of the shared transcripts has no
+floor: its row says how many messages go in a second, and when there is nothing new.
 
 Run: python bench/import_.py [--dialect sqlite] [--full]
 """
@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import statistics
+import subprocess
 import sys
 import time
 import uuid
@@ -21,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from corpus import SHARED
 from floors import AGENT, SESSION, PostgresFloor, SqliteFloor, messages
-from harness import FLOOR, OURS, Report, arguments, folder_on_disk, loopback, postgres
+from harness import FLOOR, OURS, ROOT, Report, arguments, folder_on_disk, loopback, postgres
 
 from crowmem import Memory
 from crowmem.ingest import import_paths
@@ -34,8 +36,20 @@ if TYPE_CHECKING:
 SIZE = 2000
 BAR = 1 / 0.9  # at least 0.9 of the floor's rate
 IMPORT_BAR = 0.6  # of the speed of a loop that only parses and inserts
+MOST_MB = 200  # of memory
 BATCH = 1000
 _IDS = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\b(?:msg|req|toolu)_\w+")
+
+# what the process itself had at most, and the one that read ahead for it
+PROBE = """
+import resource, sys
+from crowmem import Memory
+from crowmem.ingest import import_paths
+with Memory.open(sys.argv[1]) as memory:
+    import_paths(memory, [sys.argv[2]])
+own_kb = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print((own_kb + resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss) / 1024)
+"""
 
 
 def compare(
@@ -147,6 +161,15 @@ def import_claude(report: Report, folder: Path, megabytes: int) -> None:
                 with Memory.open(database) as memory:
                     added = import_paths(memory, [place]).messages_added
             speeds[side].append(written / (time.perf_counter() - started) / 1e6)
+    probe = subprocess.run(
+        [sys.executable, "-c", PROBE, str(folder / "memory.db"), str(place)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    memory_mb = float(probe.stdout)
+    report.row(f"{case}, memory", OURS, memory_mb=round(memory_mb, 1), bar=MOST_MB, holds=memory_mb < MOST_MB)
     share = statistics.median(ours / floor for ours, floor in zip(speeds[OURS], speeds[FLOOR], strict=True))
     report.row(case, FLOOR, mb_s=round(statistics.median(speeds[FLOOR]), 1))
     report.row(
