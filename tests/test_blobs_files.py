@@ -59,18 +59,18 @@ def test_folder_and_files_are_private(store):
     assert (store.folder / KEY).stat().st_mode & 0o777 == 0o600
 
 
-def test_a_put_flushes_the_file_before_the_rename_and_the_folder_after_it(store, monkeypatch):
+def test_a_put_flushes_the_file_before_it_gets_its_name_and_the_folder_after_it(store, monkeypatch):
     store.put(image_key(JPEG), JPEG)
     order = []
-    fsync, replace = os.fsync, os.replace
+    fsync, link = os.fsync, os.link
     monkeypatch.setattr(
         os,
         "fsync",
         lambda handle: (order.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file"), fsync(handle)),
     )
-    monkeypatch.setattr(os, "replace", lambda *paths: (order.append("rename"), replace(*paths)))
+    monkeypatch.setattr(os, "link", lambda *paths: (order.append("name"), link(*paths)))
     store.put(KEY, DATA)
-    assert order == ["file", "rename", "folder"]
+    assert order == ["file", "name", "folder"]
 
 
 def test_a_second_put_writes_nothing_and_marks_the_blob_as_used(store):
@@ -275,6 +275,60 @@ def test_a_file_touched_just_before_it_is_moved_comes_back(store, monkeypatch):
     monkeypatch.setattr(Path, "rename", put_then_renamed)
     assert not store.discard(KEY, time.time() - 60)
     assert store.get(KEY) == DATA
+    assert names_in(store.folder) == [KEY]
+
+
+@pytest.mark.parametrize("damage", [None, b"x"], ids=["new", "damaged"])
+def test_a_writer_that_is_slow_to_flush_does_not_undo_a_younger_mark(store, monkeypatch, damage):
+    """Else a collector that began in between goes by the slow one's mark, and removes what the quick one's message names."""
+    store.put(image_key(JPEG), JPEG)
+    if damage is not None:
+        (store.folder / KEY).write_bytes(damage)
+    fsync, began = os.fsync, []
+
+    def slow(handle):
+        if not began and not stat.S_ISDIR(os.fstat(handle).st_mode):
+            began.append(time.time() + 0.001)
+            time.sleep(0.002)
+            FileStore(store.folder).put(KEY, DATA)
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    store.put(KEY, DATA)
+    assert not store.discard(KEY, began[0])
+    assert store.get(KEY) == DATA
+    assert sorted(names_in(store.folder)) == sorted([KEY, image_key(JPEG)])
+
+
+@pytest.mark.parametrize("number", [1, 95, 31], ids=["EPERM", "EOPNOTSUPP", "EMLINK"])
+def test_a_folder_without_hard_links_is_as_good(store, monkeypatch, number):
+    def refused(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "link", refused)
+    store.put(KEY, DATA)
+    assert store.get(KEY) == DATA
+    (store.folder / KEY).write_bytes(b"x")
+    store.put(KEY, DATA)
+    assert store.get(KEY) == DATA
+    assert names_in(store.folder) == [KEY]
+
+
+def test_who_repairs_what_was_repaired_meanwhile_leaves_it(store, monkeypatch):
+    store.put(KEY, DATA)
+    (store.folder / KEY).write_bytes(b"x")
+    rename = Path.rename
+
+    def put_then_renamed(self, target):
+        monkeypatch.setattr(Path, "rename", rename)
+        FileStore(store.folder).put(KEY, DATA)
+        repaired.append((store.folder / KEY).stat().st_ino)
+        return rename(self, target)
+
+    repaired: list[int] = []
+    monkeypatch.setattr(Path, "rename", put_then_renamed)
+    store.put(KEY, DATA)
+    assert [(store.folder / KEY).stat().st_ino] == repaired
     assert names_in(store.folder) == [KEY]
 
 

@@ -1,8 +1,8 @@
 """Blobs in a folder, one file each.
 
-A blob is written beside its place, flushed, renamed and the folder flushed: after a crash it is there whole or not at
-all, and what `put` returned from survives power loss. Reads verify the hash. Existence alone proves nothing, since
-other programs write blobs in place: a `put` over an existing file compares its bytes, so that a damaged copy is
+A blob is written beside its place, flushed, given its name and the folder flushed: after a crash it is there whole or
+not at all, and what `put` returned from survives power loss. Reads verify the hash. Existence alone proves nothing,
+since other programs write blobs in place: a `put` over an existing file compares its bytes, so that a damaged copy is
 repaired.
 """
 
@@ -79,8 +79,8 @@ class FileStore:
         """
         name = check_blob(key, data)
         with file_errors("write", self.folder):
-            if not self._refresh(name, data):
-                self._write(name, data)
+            while not (self._refresh(name, data) or self._write(name, data)):
+                pass  # a writer or a collector was faster
             flush_folder(self.folder)
 
     def get(self, key: str) -> bytes | None:
@@ -228,17 +228,41 @@ class FileStore:
         path = f"{self._base}{name}"
         try:
             with _opened(path) as file:
-                if file.read(len(data) + 1) != data:
-                    return False
-                os.fsync(file.fileno())
-                now = time.time_ns()  # the kernel's own stamp may be some milliseconds behind, and a collector compares
-                os.utime(file.fileno(), ns=(now, now))
-                # A collector that saw the old stamp had moved the file aside before it looked, so it is not here now.
-                return os.path.samestat(os.fstat(file.fileno()), os.stat(path))  # noqa: PTH116  # text path
-        except OSError:  # not there; or a bad sector, a link in a circle, no right to read: written anew in its place
-            return False
+                if file.read(len(data) + 1) == data:
+                    os.fsync(file.fileno())
+                    now = time.time_ns()  # the kernel's stamp may be some milliseconds behind, and a collector compares
+                    os.utime(file.fileno(), ns=(now, now))
+                    # A collector that saw the old stamp had moved the file aside before it looked: it is not here now.
+                    return os.path.samestat(os.fstat(file.fileno()), os.stat(path))  # noqa: PTH116  # text path
+        except FileNotFoundError:
+            if not os.path.islink(path):  # noqa: PTH114  # text path, as above
+                return False
+        except OSError:  # a bad sector, a link in a circle, no right to read
+            pass
+        self._clear(name, data)
+        return False
 
-    def _write(self, name: str, data: bytes) -> None:
+    def _clear(self, name: str, data: bytes) -> None:
+        """Remove a damaged file, unless somebody has repaired it meanwhile."""
+        path, aside = self.folder / name, self._aside(name)
+        if path.is_dir() and not path.is_symlink():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        try:
+            path.rename(aside)
+        except FileNotFoundError:
+            return
+        with suppress(OSError):
+            if _read(str(aside)) == data:
+                self._move_back(aside, path)
+                return
+        aside.unlink(missing_ok=True)
+
+    def _write(self, name: str, data: bytes) -> bool:
+        """Write a blob; False when there is a file of its name by now.
+
+        That one may have been marked as used since ours was, so ours must not take its place: a collector would go
+        by the older mark and remove what the other writer's message is about to name.
+        """
         aside = f"{self._base}.{os.urandom(8).hex()}{_TEMPORARY}"
         file = self._create(aside)
         try:
@@ -251,11 +275,10 @@ class FileStore:
                 os.fsync(file)
             finally:
                 os.close(file)
-            os.replace(aside, f"{self._base}{name}")  # noqa: PTH105  # text paths, as above
-        except BaseException:
+            return _place(aside, f"{self._base}{name}")
+        finally:
             with suppress(FileNotFoundError):
-                os.unlink(aside)  # noqa: PTH108  # as above
-            raise
+                os.unlink(aside)  # noqa: PTH108  # text path, as above
 
     def _create(self, path: str) -> int:
         try:
@@ -268,14 +291,7 @@ class FileStore:
         return self.folder / f".{name}-{os.urandom(8).hex()}{_TEMPORARY}"
 
     def _move_back(self, aside: Path, path: Path) -> None:
-        try:
-            os.link(aside, path)  # never over a file that a put has written meanwhile
-        except FileExistsError:
-            pass
-        except OSError as error:
-            if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK):
-                raise
-            aside.replace(path)  # no hard links here: the same bytes either way
+        _place(str(aside), str(path))
         aside.unlink(missing_ok=True)
 
     def _temporary(self) -> list[str]:
@@ -292,6 +308,21 @@ def _is_temporary(name: str) -> bool:
         return False
     key, dash, mark = name[1 : -len(_TEMPORARY)].rpartition("-")
     return len(mark) == 16 and _HEX.issuperset(mark) and (is_key(key) if dash else True)
+
+
+def _place(aside: str, path: str) -> bool:
+    """Give a file its name, unless there is one of that name."""
+    try:
+        os.link(aside, path)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK):
+            raise
+        now = time.time_ns()  # no hard links here: it may take the place of the same bytes, but hardly of a younger mark
+        os.utime(aside, ns=(now, now))
+        os.replace(aside, path)  # noqa: PTH105  # text paths, as above
+    return True
 
 
 def _opened(path: str | Path) -> BinaryIO:
