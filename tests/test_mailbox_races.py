@@ -113,10 +113,13 @@ def test_an_ended_lease_against_its_late_acknowledgement(url):
             [held] = one.mailbox.lease(box, "A", lease_s=30)
             let_time_pass(one, 31)
             acked, taken = race(lambda h=held: one.mailbox.ack(h), lambda b=box: two.mailbox.lease(b, "B"))
-            assert (acked is None) != bool(taken)
-            if taken:
+            if acked is not None:
                 assert isinstance(acked, LeaseLost)
+                # An acknowledgement that comes as the item goes back holds its row for that moment, and B passes over it.
+                taken = taken or two.mailbox.lease(box, "B")
                 assert taken[0].token > held.token
+            assert (acked is None) != bool(taken)
+            assert one.mailbox.lease(box, "C") == []
 
 
 def test_two_leases_race_for_one_item(url):

@@ -319,7 +319,7 @@ def _place(aside: str, path: str) -> bool:
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK):
             raise
-        now = time.time_ns()  # no hard links here: it may take the place of the same bytes, but hardly of a younger mark
+        now = time.time_ns()  # no hard links here: it may replace the same bytes, but hardly under a younger mark
         os.utime(aside, ns=(now, now))
         os.replace(aside, path)  # noqa: PTH105  # text paths, as above
     return True
