@@ -20,6 +20,7 @@ class Store:
         max_attempts: leases of one delivery before it is dead.
         now_us: stands in for the database's clock in tests of leases, microseconds since 1970; None: the clock itself.
         marks: where claims begin to look.
+        tapes: those that were seen to be there; some may be gone.
         frequencies: how common the words are that searches asked for.
         images: where the bytes of images are; None leaves images in their messages.
         images_joined: whether the image store knows that this store uses it.
@@ -34,6 +35,7 @@ class Store:
         self.max_attempts = max_attempts
         self.now_us: int | None = None
         self.marks = marks
+        self.tapes: set[str] = set()
         self.frequencies = Frequencies()
         self.images = images
         self.images_joined = False

@@ -196,12 +196,12 @@ def test_tasks_cancelled_at_any_moment_leave_no_lock(url: str) -> None:
 
 
 def wait_until_it_runs(url: str) -> None:
-    """Until the server shows the statement; a cancellation that comes before it is lost on its way."""
+    """Until the statement sleeps; a cancellation that comes while it is only being prepared hits nothing."""
     if not url.startswith("postgresql"):
         return
     with psycopg.connect(url, autocommit=True) as connection:
         while not connection.execute(
-            "select 1 from pg_stat_activity where query like 'select pg_sleep%' and state = 'active'"
+            "select 1 from pg_stat_activity where query like 'select pg_sleep%' and wait_event = 'PgSleep'"
         ).fetchone():
             pass
 

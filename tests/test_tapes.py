@@ -244,11 +244,21 @@ def test_an_append_is_one_round_trip_on_postgres(pg_fresh: str, pg_base: Any) ->
     wire = Wire(pg_base.address)
     url = pg_base.url(database, host=wire.host, port=wire.port)
     with wire, Memory.open(url, pool_size=1) as memory:
-        memory.tapes.append("other", messages(0))  # prepares the statement
-        for name in ("new", "new", "other"):
+        memory.tapes.length("other")  # connects
+        for entries in (messages(0), messages(1, 2), messages(3), [handoff()]):
             before = wire.traffic
-            memory.tapes.append(name, messages(0, 1, 2))
+            memory.tapes.append("new", entries)
             assert (wire.traffic - before).round_trips == 1
+
+
+def test_a_tape_that_another_store_deleted_is_made_again(backend: Backend) -> None:
+    one, two = backend.open(), backend.open()
+    assert [one.tapes.append("t", messages(n)) for n in (0, 1)] == [1, 2]
+    two.tapes.delete("t")
+    assert one.tapes.append("t", messages(2)) == 1
+    assert one.tapes.append("t", messages(3)) == 2
+    assert one.tapes.append("t", messages(4), expected_length=2) == 3
+    assert one.tapes.load("t") == messages(2, 3, 4)
 
 
 def test_a_batch_too_large_for_one_statement_is_still_one_append(memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:

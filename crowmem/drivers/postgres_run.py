@@ -57,30 +57,41 @@ def run_prepared(connection: Any, settings: Settings, statement: Statement, valu
     text = settings.sql(statement)
     name = prepared.names.get((text, types))
     if name is None:
-        name = yield from _prepare(connection.pgconn, prepared, text, types)
-    try:
-        result = yield from _ask(connection.pgconn, name, encoded, formats)
-    except InvalidSqlStatementName:  # a rollback made psycopg forget everything that was prepared; nothing ran
-        prepared.names.clear()
-        name = yield from _prepare(connection.pgconn, prepared, text, types)
-        result = yield from _ask(connection.pgconn, name, encoded, formats)
+        result = yield from _prepare_and_ask(connection.pgconn, prepared, text, types, encoded, formats)
+    else:
+        try:
+            result = yield from _ask(connection.pgconn, name, encoded, formats)
+        except InvalidSqlStatementName:  # a rollback made psycopg forget everything that was prepared; nothing ran
+            prepared.names.clear()
+            result = yield from _prepare_and_ask(connection.pgconn, prepared, text, types, encoded, formats)
     if result.status != _TUPLES:
         return []
     adapter.set_pgresult(result)
     return adapter.load_rows(0, result.ntuples, tuple)
 
 
-def _prepare(wire: Any, prepared: Prepared, text: str, types: tuple[int, ...]) -> Generator[Any, Any, bytes]:
+def _prepare_and_ask(
+    wire: Any, prepared: Prepared, text: str, types: tuple[int, ...], encoded: Any, formats: Any
+) -> Generator[Any, Any, Any]:
+    """Prepare a statement and run it, in one round trip."""
     if prepared.count >= MOST:  # every size of a number is another type; past the limit they are prepared for one use
         name = b""
     else:
         prepared.count += 1
         name = f"crowmem_{prepared.count}".encode()
+    wire.enter_pipeline_mode()
     wire.send_prepare(name, text.encode(), param_types=types)
-    _check((yield from generators.execute(wire))[-1])
+    wire.send_query_prepared(name, encoded, param_formats=formats)
+    wire.pipeline_sync()
+    yield from generators.send(wire)
+    made = yield from generators.fetch_many(wire)
+    ran = yield from generators.fetch_many(wire)
+    yield from generators.fetch_many(wire)  # the word that this is all
+    wire.exit_pipeline_mode()
+    _check(made[-1])
     if name:
         prepared.names[text, types] = name
-    return name
+    return _check(ran[-1])
 
 
 def _ask(wire: Any, name: bytes, encoded: Any, formats: Any) -> Generator[Any, Any, Any]:

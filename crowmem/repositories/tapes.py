@@ -76,11 +76,11 @@ class Tapes(Repository[M]):
         first, *rest = batch.parts()
         if rest:
             async with self._driver.transaction() as tx:
-                new = await append_part(tx, tape_id, first, expected, draft_id)
+                new = await append_part(tx, self._store, tape_id, first, expected, draft_id)
                 for part in rest if new is not None else ():
-                    new = await append_part(tx, tape_id, part, None, None)
+                    new = await append_part(tx, self._store, tape_id, part, None, None)
         else:
-            new = await append_part(self._driver, tape_id, first, expected, draft_id)
+            new = await append_part(self._driver, self._store, tape_id, first, expected, draft_id)
         if new is None:
             raise _conflict(tape_id, expected, await self._length(tape_id))
         return new
@@ -365,7 +365,7 @@ class Tapes(Repository[M]):
         try:
             async with self._driver.transaction() as tx:
                 while (batch := await tx.offload(reader.batch)).texts:
-                    if await append_part(tx, name, batch, expected, None) is None:
+                    if await append_part(tx, self._store, name, batch, expected, None) is None:
                         raise _conflict(name, expected, None)
                     count, expected = count + len(batch.texts), None
         finally:
