@@ -71,8 +71,8 @@ class Claims:
             self.report.row(case, side, skipped="not installed")
             return None
         items = int(self.seconds * (40_000 if batch == 1 else 100_000 if batch == 10 else 150_000))
-        items = items // 4 if known.needs else items
-        form = side in ("crow-cli", "crowmem private")
+        form = side in ("floor private", "crowmem private", "crow-cli")  # beside each other, over tables of one size
+        items = items // 4 if known.needs or form else items
         boxes = max(1, items // batch) if form else 1 if hot else claimers
         items = boxes * batch if form else items // boxes * boxes
         try:
@@ -81,7 +81,7 @@ class Claims:
             cpu = None if place.is_sqlite else self.server_cpu_us
             found = drain(side, place, hot=hot and not form, server_cpu_us=cpu, **many)
         except Exception as error:
-            if side in ("floor", "crowmem", "crowmem lease", "crowmem private"):
+            if side.startswith(("floor", "crowmem")):
                 raise
             self.report.row(case, side, skipped=f"{type(error).__name__}: {str(error)[:80]}")
             return None
@@ -255,26 +255,31 @@ class Claims:
             self.report.row(case, "crowmem", worst_s=round(worst, 3), bar=WORST_BAR_S, holds=worst <= WORST_BAR_S)
 
     def private(self, place: Place) -> None:
-        """Whole small mailboxes, the form of crow-cli: its own claim beside ours."""
+        """Whole small mailboxes, the form of crow-cli: its own claim, ours, and libpq with the least statement."""
+        sides = ["floor private", "crowmem private", *(["crow-cli"] if self.peers else [])]
         for claimers, batch in ((4, 1), (16, 1), (16, 100)):
             case = f"postgres private {claimers}x{batch} normal"
             if not self.report.wants(case):
                 continue
-            ratios, rates = [], []
-            for _ in range(self.rounds):
-                _empty(place)
-                ours = self.cell(case, "crowmem private", place, claimers=claimers, batch=batch)
-                theirs = self.cell(case, "crow-cli", place, claimers=claimers, batch=batch) if self.peers else None
-                rates.append(ours.rate if ours else 0.0)
-                if theirs is None:
-                    break
-                ratios.append(rates[-1] / theirs.rate)
-            more = {}
-            if ratios:
-                ratio = statistics.median(ratios)
-                more = {"times_crow_cli": round(ratio, 2), "bar": PRIVATE_BAR, "holds": ratio >= PRIVATE_BAR}
-            about = {"claimers": claimers, "batch": batch, "rate": round(statistics.median(rates))}
-            self.report.row(case, "crowmem", **about, **more)
+            rates: dict[str, list[float]] = {}
+            for turn in range(self.rounds):
+                for side in sides if turn % 2 == 0 else reversed(sides):
+                    _empty(place)
+                    found = self.cell(case, side, place, claimers=claimers, batch=batch)
+                    if found is not None:
+                        rates.setdefault(side, []).append(found.rate)
+            for side, measured in rates.items():
+                about: dict[str, Any] = {
+                    "claimers": claimers,
+                    "batch": batch,
+                    "rate": round(statistics.median(measured)),
+                    "ratio": _ratio(measured, rates["floor private"]),
+                }
+                if "crow-cli" in rates and side != "crow-cli":
+                    about["times_crow_cli"] = _ratio(measured, rates["crow-cli"])
+                    if side == "crowmem private":
+                        about |= {"bar": PRIVATE_BAR, "holds": about["times_crow_cli"] >= PRIVATE_BAR}
+                self.report.row(case, side, **about)
 
     def sending(self, place: Place) -> None:
         """Items a second into a mailbox, one by one and a hundred at a time."""
@@ -431,6 +436,11 @@ def _own(server: Any, name: str) -> str:
     with connect(Place(server.url(), "normal")) as connection:
         connection.execute(f'create database "{name}"')
     return str(server.url(name))
+
+
+def _ratio(these: list[float], those: list[float]) -> float:
+    """The median of the rounds."""
+    return round(statistics.median(one / other for one, other in zip(these, those, strict=True)), 2)
 
 
 def _rate(call: Any, seconds: float) -> float:
