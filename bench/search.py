@@ -125,15 +125,18 @@ def measure(report: Report, texts: Corpus, place: Place) -> None:
             place.memory.search._driver = bare  # type: ignore[assignment]  # stands in for it
             place.memory.search.messages(text, **limits)
             place.memory.search._driver = place.memory._driver
-            sides: dict[str, Callable[[], object]] = {
+            pair: dict[str, Callable[[], object]] = {
                 "bare": bare.prepared(),
                 OURS: lambda text=text, limits=limits: place.memory.search.messages(text, **limits),
             }
-            if mode != "session":
-                for name, ask in place.others.items():
-                    sides[name] = lambda ask=ask, text=text, mode=mode: ask(text, mode)
-            for name, cost in timed(sides, report.options.rounds, place.server).items():
-                taken.setdefault(name, {}).setdefault(shape, []).append(cost)
+            others: dict[str, Callable[[], object]] = {
+                name: lambda ask=ask, text=text, mode=mode: ask(text, mode)
+                for name, ask in place.others.items()
+                if mode != "session"
+            }
+            for sides in (pair, others):  # of the pair each follows the other: after a third the caches would be cold
+                for name, cost in timed(sides, report.options.rounds, place.server).items():
+                    taken.setdefault(name, {}).setdefault(shape, []).append(cost)
         write(report, texts.count, place.dialect, mode, taken)
 
 
@@ -141,7 +144,7 @@ def timed(sides: dict[str, Callable[[], object]], rounds: int, server: pg_server
     """The median cost of each side's calls, in turns after one that does not count."""
     costs: dict[str, list[Cost]] = {name: [] for name in sides}
     for turn in range(rounds + 1):
-        for name in list(sides) if turn % 2 else list(reversed(sides)):
+        for name in sides:
             others_us = server_cpu_us(server)
             begun, worked = time.perf_counter(), time.process_time()
             sides[name]()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pg_server
-    from corpus import Corpus, Line
+    from corpus import Corpus
 
     from crowmem.statement import Statement
 
@@ -80,28 +80,47 @@ def ask(texts: Corpus, memory: Memory) -> Answers:
     }
 
 
-def batches(texts: Corpus) -> Iterator[tuple[str, list[dict[str, str]]]]:
-    """The messages by hundreds of one session, and what is left of each session in the end."""
-    waiting: dict[str, list[Line]] = {}
+def batches(texts: Corpus) -> Iterator[list[tuple[str, list[dict[str, str]]]]]:
+    """The messages by hundreds, each of one session; in the end hundreds of what is left of several sessions."""
+    waiting: dict[str, list[dict[str, str]]] = {}
     for line in texts.lines():
         one = waiting.setdefault(line.session, [])
-        one.append(line)
+        one.append({"role": line.role, "content": line.text})
         if len(one) == BATCH:
-            yield line.session, [{"role": line.role, "content": line.text} for line in waiting.pop(line.session)]
+            yield [(line.session, waiting.pop(line.session))]
+    rests, room = [], BATCH
     for session, rest in waiting.items():
-        yield session, [{"role": line.role, "content": line.text} for line in rest]
+        while rest:
+            rests.append((session, rest[:room]))
+            rest, room = rest[room:], room - len(rests[-1][1])
+            if not room:
+                yield rests
+                rests, room = [], BATCH
+    if rests:
+        yield rests
+
+
+def store(memory: Memory, batch: list[tuple[str, list[dict[str, str]]]]) -> None:
+    """A hundred messages in one commit."""
+    if len(batch) == 1:
+        [(session, messages)] = batch
+        memory.messages.add_many(f"{session}-1-1", messages)
+        return
+    with memory.transaction() as tx:
+        for session, messages in batch:
+            tx.messages.add_many(f"{session}-1-1", messages)
 
 
 def fill(report: Report, texts: Corpus, dialect: str, memory: Memory) -> None:
     """Store the corpus in hundreds, and tell the rate and the worst stall."""
     stalls: list[float] = []
     taken_s, worked_s = 0.0, 0.0  # reading the corpus left out
-    for session, messages in batches(texts):
+    for batch in batches(texts):
         before, worked = time.perf_counter(), time.process_time()
-        memory.messages.add_many(f"{session}-1-1", messages)
+        store(memory, batch)
         took = time.perf_counter() - before
         taken_s, worked_s = taken_s + took, worked_s + time.process_time() - worked
-        stalls.append(took / len(messages) * 1000)
+        stalls.append(took / sum(len(messages) for _, messages in batch) * 1000)
     rate = texts.count / taken_s
     held: dict[str, Any] = {}
     if dialect == "sqlite":  # what a processor of its own would do: the disk and other work left out
