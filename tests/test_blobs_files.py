@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import stat
 import subprocess
 import sys
@@ -330,6 +331,157 @@ def test_who_repairs_what_was_repaired_meanwhile_leaves_it(store, monkeypatch):
     store.put(KEY, DATA)
     assert [(store.folder / KEY).stat().st_ino] == repaired
     assert names_in(store.folder) == [KEY]
+
+
+def test_a_put_that_has_no_file_handle_left_does_not_remove_the_good_copy(store):
+    """It cannot tell whether the copy is good, so it may replace that by another, but never take it away first."""
+    store.put(KEY, DATA)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+    try:
+        with pytest.raises(Unavailable, match="Too many open files"):
+            store.put(KEY, DATA)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert store.get(KEY) == DATA
+    assert names_in(store.folder) == [KEY]
+
+
+def test_a_disk_that_fills_up_leaves_what_could_not_be_read(store, monkeypatch):
+    store.put(KEY, DATA)
+
+    def fail(*_):
+        raise OSError(5, os.strerror(5))
+
+    def full(*_):
+        raise OSError(28, os.strerror(28))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("crowmem.blobs.files._opened", fail)
+        patch.setattr(os, "write", full)
+        with pytest.raises(StoreFull):
+            store.put(KEY, DATA)
+    assert store.get(KEY) == DATA
+    assert names_in(store.folder) == [KEY]
+
+
+def test_a_file_that_cannot_be_marked_as_used_is_replaced(store, monkeypatch):
+    """Only its owner may set the time of a file, though others of its folder may rename it."""
+    store.put(KEY, DATA)
+    others, utime = (store.folder / KEY).stat().st_ino, os.utime
+
+    def mark(file, *args, **more):
+        if os.stat(file).st_ino == others:  # noqa: PTH116  # a number or a path
+            raise OSError(1, os.strerror(1))
+        utime(file, *args, **more)
+
+    monkeypatch.setattr(os, "utime", mark)
+    store.put(KEY, DATA)
+    assert (store.folder / KEY).stat().st_ino != others
+    assert store.get(KEY) == DATA
+    assert names_in(store.folder) == [KEY]
+
+
+def test_a_put_ends_where_no_file_can_be_told_from_another(store, monkeypatch):
+    store.put(KEY, DATA)
+    monkeypatch.setattr(os.path, "samestat", lambda *_: False)
+    with pytest.raises(Unavailable, match="does not stay"):
+        store.put(KEY, DATA)
+    assert store.get(KEY) == DATA
+
+
+@pytest.mark.parametrize("moment", ["moved", "looked"])
+def test_a_collector_that_tidies_up_beside_another_hinders_nobody(store, monkeypatch, moment):
+    """What the other has moved aside is an old file, and seems left over by one that died long ago."""
+    store.put(KEY, DATA)
+    os.utime(store.folder / KEY, (1, 1))
+    if moment == "moved":
+        rename = Path.rename
+        monkeypatch.setattr(Path, "rename", lambda path, to: (rename(path, to), FileStore(store.folder).tidy()))
+        assert not store.discard(KEY, time.time())
+        assert store.get(KEY) == DATA
+    else:
+        aside = store.folder / f".{KEY}-{'a' * 16}.tmp"
+        (store.folder / KEY).rename(aside)
+        look = store.look
+        monkeypatch.setattr(store, "look", lambda name: (look(name), aside.unlink())[0])
+        assert store.tidy() == 0
+        assert store.get(KEY) is None
+    assert names_in(store.folder) == ([KEY] if moment == "moved" else [])
+
+
+def test_a_writer_that_slept_while_its_file_was_cleared_away_writes_it_again(store, monkeypatch):
+    store.put(image_key(JPEG), JPEG)
+    fsync, slept = os.fsync, []
+
+    def sleep(handle):
+        fsync(handle)
+        if not slept and not stat.S_ISDIR(os.fstat(handle).st_mode):
+            slept.append(handle)
+            os.utime(handle, (1, 1))
+            assert FileStore(store.folder).tidy() == 1
+
+    monkeypatch.setattr(os, "fsync", sleep)
+    store.put(KEY, DATA)
+    assert slept
+    assert store.get(KEY) == DATA
+
+
+def test_a_folder_of_a_blobs_name_is_left_alone_by_collectors(store):
+    store.put(image_key(JPEG), JPEG)
+    (store.folder / KEY).mkdir()
+    os.utime(store.folder / KEY, (1, 1))
+    assert not store.discard(KEY, time.time())
+    assert [found.key for page in store.survey() for found in page] == [image_key(JPEG)]
+    assert (store.folder / KEY).is_dir()
+
+
+def test_a_mark_never_goes_back_with_a_clock(store, monkeypatch):
+    """Else a put of a computer whose clock is behind looks older than the put before it."""
+    store.put(KEY, DATA)
+    before = store.look(KEY).written_at
+    monkeypatch.setattr(time, "time_ns", lambda: int(before * 1e9) - 60 * 10**9)
+    store.put(KEY, DATA)
+    assert before < store.look(KEY).written_at < before + 1
+
+
+def test_a_mark_is_not_before_its_put_where_times_are_of_even_seconds(store, monkeypatch):
+    utime = os.utime
+
+    def coarse(file, *, ns):
+        utime(file, ns=tuple(at // 2_000_000_000 * 2_000_000_000 for at in ns))
+
+    monkeypatch.setattr(os, "utime", coarse)
+    for _ in range(2):
+        began = time.time()
+        store.put(KEY, DATA)
+        assert not store.discard(KEY, began)
+    assert store.get(KEY) == DATA
+
+
+def test_without_hard_links_a_slow_writer_is_noticed_by_a_collector_too(store, monkeypatch):
+    """It replaces a younger file by its own, which a collector removes before it is marked again."""
+    store.put(image_key(JPEG), JPEG)
+    replace, began = os.replace, []
+
+    def refused(*_):
+        raise OSError(1, os.strerror(1))
+
+    def slow(aside, path):
+        if not began:
+            began.append(time.time() + 0.001)
+            time.sleep(0.002)
+            FileStore(store.folder).put(KEY, DATA)
+            replace(aside, path)
+            assert store.discard(KEY, began[0])
+        else:
+            replace(aside, path)
+
+    monkeypatch.setattr(os, "link", refused)
+    monkeypatch.setattr(os, "replace", slow)
+    store.put(KEY, DATA)
+    assert not store.discard(KEY, began[0])
+    assert store.get(KEY) == DATA
 
 
 def test_a_young_file_is_not_moved_at_all(store, monkeypatch):

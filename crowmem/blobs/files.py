@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -26,11 +27,15 @@ if TYPE_CHECKING:
 
 PAGE = 1000
 LOOKS = 3  # for a blob: one that a collector moves aside and back meanwhile may be missed once
+TRIES = 100  # of a put against others that write or remove the same blob
 LEFTOVER_S = 3600.0  # a temporary file this old belongs to a writer that died
 USERS = ".stores"
 _TEMPORARY = ".tmp"
 _HEX = frozenset("0123456789abcdef")
 _FLAGS = os.O_CLOEXEC
+_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
+_GRAIN_NS = 1000  # marks are of whole microseconds, which most file systems keep
+_COARSE_NS = 2_000_000_000  # and some only even seconds
 
 T = TypeVar("T")
 
@@ -79,8 +84,12 @@ class FileStore:
         """
         name = check_blob(key, data)
         with file_errors("write", self.folder):
-            while not (self._refresh(name, data) or self._write(name, data)):
-                pass  # a writer or a collector was faster
+            for _ in range(TRIES):  # again when a writer or a collector was faster
+                there = self._refresh(name, data)
+                if there or self._write(name, data, damaged=there is None):
+                    break
+            else:
+                raise OSError(errno.EBUSY, f"{name} does not stay there", str(self.folder))
             flush_folder(self.folder)
 
     def get(self, key: str) -> bytes | None:
@@ -149,13 +158,11 @@ class FileStore:
             found = self.look(key)
             if found is None or found.written_at >= before:
                 return False  # so that what is in use is not moved
-            try:
+            with suppress(FileNotFoundError):  # another collector was faster
                 path.rename(aside)
-            except FileNotFoundError:
-                return False
-            if aside.stat().st_mtime < before:
-                aside.unlink()
-                return True
+                if aside.stat().st_mtime < before:
+                    aside.unlink()
+                    return True
             self._move_back(aside, path)
             return False
 
@@ -172,11 +179,12 @@ class FileStore:
                 found = self.look(name)
                 if found is None or found.written_at > time.time() - LEFTOVER_S:
                     continue
-                if is_key(key) and matches(key, path.read_bytes()):  # moved aside by a collector
-                    self._move_back(path, self.folder / key)
-                else:
-                    path.unlink(missing_ok=True)
-                cleared += 1
+                with suppress(FileNotFoundError):  # a collector that lives: a blob it moved aside is as old as it was
+                    if is_key(key) and matches(key, _read(str(path))):
+                        self._move_back(path, self.folder / key)
+                    else:
+                        path.unlink()
+                    cleared += 1
         return cleared
 
     def join(self, user: str) -> None:
@@ -202,10 +210,10 @@ class FileStore:
     def look(self, name: str) -> Found | None:
         """The age and size of a file of this folder, or None when there is none."""
         try:
-            stat = (self.folder / name).stat()
+            status = (self.folder / name).stat()
         except FileNotFoundError:
             return None
-        return Found(name, stat.st_mtime, stat.st_size)
+        return None if stat.S_ISDIR(status.st_mode) else Found(name, status.st_mtime, status.st_size)
 
     def _wherever(self, name: str, use: Callable[[str], T]) -> T | None:
         """Use a blob's file, also while a collector has moved it aside to look at its age; None when there is none."""
@@ -223,42 +231,27 @@ class FileStore:
 
     # The two below run on every put, and text paths cost a tenth of what path objects do.
 
-    def _refresh(self, name: str, data: bytes) -> bool:
-        """Whether the very bytes are there; they are then flushed, as their writer may not have, and marked as used."""
+    def _refresh(self, name: str, data: bytes) -> bool | None:
+        """Whether the very bytes are there; they are then flushed, as their writer may not have, and marked as used.
+
+        None: something else is, or what cannot be read or marked.
+        """
         path = f"{self._base}{name}"
         try:
             with _opened(path) as file:
                 if file.read(len(data) + 1) == data:
                     os.fsync(file.fileno())
-                    now = time.time_ns()  # the kernel's stamp may be some milliseconds behind, and a collector compares
-                    os.utime(file.fileno(), ns=(now, now))
-                    # A collector that saw the old stamp had moved the file aside before it looked: it is not here now.
+                    _mark(file.fileno(), os.fstat(file.fileno()).st_mtime_ns)
+                    # A collector that saw the old mark had moved the file aside before it looked: it is not here now.
                     return os.path.samestat(os.fstat(file.fileno()), os.stat(path))  # noqa: PTH116  # text path
         except FileNotFoundError:
-            if not os.path.islink(path):  # noqa: PTH114  # text path, as above
-                return False
-        except OSError:  # a bad sector, a link in a circle, no right to read
-            pass
-        self._clear(name, data)
-        return False
+            return None if os.path.islink(path) else False  # noqa: PTH114  # text path, as above
+        except OSError:  # a bad sector, a link in a circle, no right to read, a file of another user
+            return None
+        return None
 
-    def _clear(self, name: str, data: bytes) -> None:
-        """Remove a damaged file, unless somebody has repaired it meanwhile."""
-        path, aside = self.folder / name, self._aside(name)
-        if path.is_dir() and not path.is_symlink():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        try:
-            path.rename(aside)
-        except FileNotFoundError:
-            return
-        with suppress(OSError):
-            if _read(str(aside)) == data:
-                self._move_back(aside, path)
-                return
-        aside.unlink(missing_ok=True)
-
-    def _write(self, name: str, data: bytes) -> bool:
-        """Write a blob; False when there is a file of its name by now.
+    def _write(self, name: str, data: bytes, *, damaged: bool) -> bool:
+        """Write a blob; False when there is another file of its name by now than the damaged one.
 
         That one may have been marked as used since ours was, so ours must not take its place: a collector would go
         by the older mark and remove what the other writer's message is about to name.
@@ -270,15 +263,37 @@ class FileStore:
                 written = os.write(file, data)
                 while written < len(data):
                     written += os.write(file, memoryview(data)[written:])
-                now = time.time_ns()
-                os.utime(file, ns=(now, now))
+                _mark(file)
                 os.fsync(file)
             finally:
                 os.close(file)
-            return _place(aside, f"{self._base}{name}")
+            return self._exchange(aside, name, data) if damaged else _place(aside, f"{self._base}{name}")
+        except FileNotFoundError:  # it took so long, or the computer slept, that it was taken for a leftover
+            return False
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(aside)  # noqa: PTH108  # text path, as above
+
+    def _exchange(self, fresh: str, name: str, data: bytes) -> bool:
+        """Put a whole file in the place of a damaged one; False when somebody has repaired that meanwhile.
+
+        The old file goes last: one that merely could not be read just now may be the only copy.
+        """
+        path, old = self.folder / name, self._aside(name)
+        if path.is_dir() and not path.is_symlink():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        try:
+            path.rename(old)
+        except FileNotFoundError:
+            return False
+        with suppress(OSError):
+            if _read(str(old)) == data:
+                _mark(str(old), old.stat().st_mtime_ns)  # refused for another user's, which ours then replaces
+                self._move_back(old, path)
+                return False
+        placed = _place(fresh, str(path))
+        old.unlink(missing_ok=True)
+        return placed
 
     def _create(self, path: str) -> int:
         try:
@@ -291,8 +306,9 @@ class FileStore:
         return self.folder / f".{name}-{os.urandom(8).hex()}{_TEMPORARY}"
 
     def _move_back(self, aside: Path, path: Path) -> None:
-        _place(str(aside), str(path))
-        aside.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):  # somebody else has moved it back
+            _place(str(aside), str(path))
+            aside.unlink()
 
     def _temporary(self) -> list[str]:
         try:
@@ -317,12 +333,29 @@ def _place(aside: str, path: str) -> bool:
     except FileExistsError:
         return False
     except OSError as error:
-        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK):
+        if error.errno not in _NO_LINKS:
             raise
-        now = time.time_ns()  # no hard links here: it may replace the same bytes, but hardly under a younger mark
-        os.utime(aside, ns=(now, now))
+        if os.path.lexists(path):
+            return False
+        _mark(aside)  # no hard links here: it may replace one that came this instant, with an older mark than that had
         os.replace(aside, path)  # noqa: PTH105  # text paths, as above
+        try:
+            _mark(path)
+        except FileNotFoundError:  # a collector went by the older mark
+            return False
     return True
+
+
+def _mark(file: int | str, last_ns: int = 0) -> None:
+    """Mark a blob as used now, and later than it was: the clocks of two machines differ, and one may be set back.
+
+    The kernel's own stamp may be some milliseconds behind, and a collector compares.
+    """
+    grains = -(-max(time.time_ns(), last_ns + _GRAIN_NS) // _GRAIN_NS)
+    mark = grains * _GRAIN_NS
+    os.utime(file, ns=(mark, mark))
+    if os.stat(file).st_mtime_ns < mark:  # noqa: PTH116  # a number or a text path
+        os.utime(file, ns=(mark + _COARSE_NS, mark + _COARSE_NS))
 
 
 def _opened(path: str | Path) -> BinaryIO:
@@ -332,4 +365,4 @@ def _opened(path: str | Path) -> BinaryIO:
 
 def _read(path: str) -> bytes:
     with _opened(path) as file:
-        return file.read()
+        return file.read() or b""  # None: a pipe that nothing is in
