@@ -98,7 +98,7 @@ class Machine:
         self.server = S3Server(f"{HOST}:{self._ports['s3.port']}", access_key, secret_key)
 
     def start(self) -> None:
-        """Start it, and return when it answers.
+        """Start it, and return when it keeps what it is given.
 
         Raises:
             NoS3Error: the program is missing, or did not come up; its log is in the message.
@@ -109,7 +109,9 @@ class Machine:
             log=self._base / "log",
             env={"PATH": os.defpath, "HOME": str(self._base)},
         )
-        _wait_until_ready(self._ports["s3.port"], self._process, self._base / "log")
+        log = self._base / "log"
+        _wait_until_ready(self._ports["s3.port"], self._process, log)
+        _wait_until_it_keeps(self.server, log)
 
     def kill(self) -> None:
         """End it at once: a polite stop takes it five seconds, and nothing here is worth them."""
@@ -169,3 +171,20 @@ def _wait_until_ready(port: int, process: subprocess.Popen[bytes], log: Path) ->
         except OSError:  # nobody listens yet
             time.sleep(0.05)
     raise NoS3Error(f"weed did not come up (exit {process.poll()}):\n{log.read_text(errors='replace')[-4000:]}")
+
+
+def _wait_until_it_keeps(server: S3Server, log: Path) -> None:
+    """It answers before its parts know each other, and a write then hangs for longer than a client waits."""
+    from crowmem.blobs import MinioStore
+    from crowmem.blobs.keys import image_key
+    from crowmem.errors import Unavailable
+
+    data = b"\x89PNG\r\n\x1a\n"
+    store = MinioStore(server.endpoint, "crow-ready", server.access_key, server.secret_key, read_s=2.0)
+    limit = time.monotonic() + START_LIMIT_S
+    while True:
+        try:
+            return store.put(image_key(data), data)
+        except Unavailable as error:
+            if time.monotonic() > limit:
+                raise NoS3Error(f"weed keeps nothing ({error}):\n{log.read_text(errors='replace')[-4000:]}") from error
