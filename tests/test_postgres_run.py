@@ -21,6 +21,8 @@ from crowmem.statement import Statement
 
 DIVIDE = Statement("divide", texts={"postgres": "select 10 / cast($1 as int)"}, params=("by",))
 BROKEN = Statement("broken", texts={"postgres": "select nothing from nowhere"}, params=())
+ADD = Statement("add", texts={"postgres": "insert into late values ($1) returning x"}, params=("x",))
+ENDED = Statement("ended", texts={"postgres": "select pg_terminate_backend(pg_backend_pid()), pg_sleep(9)"}, params=())
 ECHO = Statement("echo", texts={"postgres": "select cast($1 as text)"}, params=("text",))
 
 
@@ -60,6 +62,48 @@ def test_what_was_forgotten_is_prepared_again(connection, settings):
     assert connection.wait(run_prepared(connection, settings, DIVIDE, [5])) == [(2,)]
     connection.execute("deallocate all")
     assert connection.wait(run_prepared(connection, settings, DIVIDE, [2])) == [(5,)]
+
+
+def test_a_commit_that_fails_is_told_and_leaves_the_connection_whole(pg_fresh, settings):
+    with psycopg.connect(pg_fresh, autocommit=True) as connection:
+        connection.execute("create table late (x int primary key deferrable initially deferred)")
+        connection.execute("insert into late values (1)")
+        for _ in ("first use", "second use"):
+            with pytest.raises(psycopg.errors.UniqueViolation):
+                connection.wait(run_prepared(connection, settings, ADD, [1]))
+            assert connection.pgconn.pipeline_status == pq.PipelineStatus.OFF
+        assert connection.wait(run_prepared(connection, settings, ADD, [2])) == [(2,)]
+        assert connection.execute("select count(*) from late").fetchone() == (2,)
+
+
+def test_a_server_that_ends_the_connection_has_said_why(connection, settings):
+    with pytest.raises(psycopg.errors.AdminShutdown):
+        connection.wait(run_prepared(connection, settings, ENDED, []))
+
+
+@pytest.mark.parametrize("stopped", range(4))
+def test_a_connection_stopped_half_way_is_not_used_again(pg_fresh, monkeypatch, stopped):
+    """Ctrl-C may come between any two steps; a connection left in a pipeline would never answer again."""
+    steps = iter(range(100))
+
+    def watched(step):
+        def run(wire):
+            result = yield from step(wire)
+            if next(steps) == stopped:
+                raise KeyboardInterrupt
+            return result
+
+        return run
+
+    with Memory.open(pg_fresh, pool_size=1) as memory:
+        memory.tapes.length("t")
+        with monkeypatch.context() as patch:
+            patch.setattr(postgres_run.generators, "send", watched(postgres_run.generators.send))
+            patch.setattr(postgres_run.generators, "fetch_many", watched(postgres_run.generators.fetch_many))
+            with pytest.raises(KeyboardInterrupt):
+                memory.tapes.append("t", [{"kind": "event"}])
+        with memory.transaction() as tx:
+            assert tx.tapes.length("t") in (0, 1)
 
 
 def test_past_the_limit_a_statement_is_prepared_for_one_use(connection, settings, monkeypatch):

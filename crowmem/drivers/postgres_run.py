@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 MOST = 1000  # statements prepared on one connection; further ones are prepared for one use
 _AUTO = [[PyFormat.AUTO] * count for count in range(64)]
 _TUPLES, _DONE = pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK
+_SYNCED = pq.ExecStatus.PIPELINE_SYNC
 
 
 class Prepared:
@@ -79,19 +80,35 @@ def _prepare_and_ask(
     else:
         prepared.count += 1
         name = f"crowmem_{prepared.count}".encode()
-    wire.enter_pipeline_mode()
-    wire.send_prepare(name, text.encode(), param_types=types)
-    wire.send_query_prepared(name, encoded, param_formats=formats)
-    wire.pipeline_sync()
-    yield from generators.send(wire)
-    made = yield from generators.fetch_many(wire)
-    ran = yield from generators.fetch_many(wire)
-    yield from generators.fetch_many(wire)  # the word that this is all
-    wire.exit_pipeline_mode()
+    try:
+        wire.enter_pipeline_mode()
+        wire.send_prepare(name, text.encode(), param_types=types)
+        wire.send_query_prepared(name, encoded, param_formats=formats)
+        wire.pipeline_sync()
+        yield from generators.send(wire)
+        made = yield from _fetch(wire)
+        ran = yield from _fetch(wire)
+        try:
+            while (late := (yield from _fetch(wire)))[-1].status != _SYNCED:  # the commit failed, after the rows came
+                ran = late
+        except psycopg.OperationalError:
+            _check(ran[-1])  # what the server said before it hung up
+            raise
+        wire.exit_pipeline_mode()
+    finally:
+        if wire.pipeline_status != pq.PipelineStatus.OFF:  # stopped half way: nobody could use it, and it looks idle
+            wire.finish()
     _check(made[-1])
     if name:
         prepared.names[text, types] = name
     return _check(ran[-1])
+
+
+def _fetch(wire: Any) -> Generator[Any, Any, Any]:
+    results = yield from generators.fetch_many(wire)
+    if not results or (wire.status != pq.ConnStatus.OK and results[-1].status in (_TUPLES, _DONE)):
+        raise psycopg.OperationalError("the connection was lost before the server had answered")
+    return results
 
 
 def _ask(wire: Any, name: bytes, encoded: Any, formats: Any) -> Generator[Any, Any, Any]:
