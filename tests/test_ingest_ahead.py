@@ -20,7 +20,7 @@ from crowmem import Memory, ingest
 from crowmem.importers import ahead
 from crowmem.importers.files import find
 from crowmem.importers.reading import Job, read_file
-from crowmem.importers.worker import receive, send
+from crowmem.importers.worker import find_start, receive, send
 from crowmem.ingest import ImportProgress, ImportReport, import_paths
 
 if TYPE_CHECKING:
@@ -147,6 +147,51 @@ def test_where_there_can_be_none_there_is_none(
         assert import_paths(memory, [file]).messages_added == 49
 
 
+@pytest.mark.parametrize("entry", [None, b"/folder", "/nul\0", "/half\ud800"])
+def test_odd_folders_of_modules_stop_no_import(tmp_path: Path, entry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, entry])
+    file = tmp_path / "a.jsonl"
+    file.write_text(line("user", 1, "caw"))
+    with Memory.open(tmp_path / "crow.db") as memory:
+        assert import_paths(memory, [file]).messages_added == 1
+
+
+@pytest.mark.parametrize("printed", ["caw\n", "caw without an end", "\0\0\0\0\0\0\0\3caw\n"])
+def test_what_a_site_prints_is_no_piece(
+    spy: type[Spy], tmp_path: Path, printed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(f"print({printed!r}, end='')")
+    monkeypatch.setattr(sys, "path", [str(site), *sys.path])
+    file = tmp_path / "a.jsonl"
+    file.write_text(line("user", 1, "caw"))
+    with Memory.open(tmp_path / "crow.db") as memory:
+        assert import_paths(memory, [file]).messages_added == 1
+    [process] = spy.started
+    assert process.taken
+
+
+def test_a_process_without_its_thread_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    class Kept(subprocess.Popen[bytes]):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            started.append(self)
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    file = tmp_path / "a.jsonl"
+    file.write_text(line("user", 1, "caw"))
+    with Memory.open(tmp_path / "crow.db") as memory, monkeypatch.context() as patch:
+        patch.setattr(subprocess, "Popen", Kept)
+        patch.setattr(threading.Thread, "start", refuse)
+        assert import_paths(memory, [file]).messages_added == 1
+    assert [process.returncode for process in started] == [-9]
+
+
 def test_a_run_that_fails_leaves_no_process(spy: type[Spy], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(at: ImportProgress) -> None:
         if at.messages_added:
@@ -201,6 +246,7 @@ def worker(kept_bytes: int) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
+        find_start(process.stdout)
         yield process, process.stdin, process.stdout
 
 

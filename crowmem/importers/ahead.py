@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from crowmem.importers.reading import Finished
-from crowmem.importers.worker import receive, send
+from crowmem.importers.worker import find_start, receive, send
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,20 +42,28 @@ class Ahead:
         """
         if not sys.executable or getattr(sys, "frozen", False):
             raise OSError("no interpreter to start")
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "crowmem.importers.worker", str(KEPT_BYTES)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,  # whatever it fails by, whoever does its work comes to as well
-            env=environment,
-        )
+        folders = map(os.path.abspath, (entry for entry in sys.path if isinstance(entry, str)))  # as imports read it
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "crowmem.importers.worker", str(KEPT_BYTES)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,  # whatever it fails by, whoever does its work comes to as well
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(folders)},
+            )
+        except ValueError as error:  # a folder with a NUL in its name, or with what no encoding has
+            raise OSError(str(error)) from error
         if self._process.stdin is None or self._process.stdout is None:
             raise OSError("no pipes to it")
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._give, name="crowmem-import", daemon=True)
-        self._thread.start()
+        self._started = False
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # a limit of threads and processes
+            self._end()
+            raise OSError(str(error)) from error
 
     def submit(self, job: Job) -> None:
         """Let a file be read after those before it."""
@@ -69,6 +77,9 @@ class Ahead:
         """
         while True:
             try:
+                if not self._started:
+                    find_start(self._stdout)
+                    self._started = True
                 data = receive(self._stdout)
             except (OSError, EOFError):
                 data = None
@@ -83,8 +94,12 @@ class Ahead:
         """End the process."""
         self._jobs.put(None)
         self._process.kill()
-        self._process.wait()
         self._thread.join()
+        self._end()
+
+    def _end(self) -> None:
+        self._process.kill()
+        self._process.wait()
         for stream in (self._stdin, self._stdout):
             with contextlib.suppress(OSError):  # what could not be sent is not wanted any more
                 stream.close()

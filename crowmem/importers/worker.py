@@ -1,7 +1,8 @@
 """A process that reads files ahead: ``python -m crowmem.importers.worker BYTES``.
 
 Jobs come in by standard input, pieces go out by standard output, both pickled, each with its length before it. At most
-so many bytes wait to go out. It ends with its input.
+so many bytes wait to go out. It ends with its input. What a ``sitecustomize`` prints comes before a mark, from which
+on the output is pieces alone.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from crowmem.importers.reading import Job, Piece
 
 LENGTH = struct.Struct("!Q")
+_START = b"\0crowmem pieces\n"
 _AT_ONCE = 200  # pieces in one message
 _CHARACTERS = 1024 * 1024  # of their text, about
 _SWITCH_S = 0.0005  # after so long the thread that sends gets its turn
@@ -51,6 +53,17 @@ def receive(stream: IO[bytes]) -> bytes | None:
     if len(head) < LENGTH.size or len(data) < LENGTH.unpack(head)[0]:
         raise EOFError("the other side ended in the middle of a message")
     return data
+
+
+def find_start(stream: IO[bytes]) -> None:
+    """Pass over what came before the mark.
+
+    Raises:
+        EOFError: there is none.
+    """
+    while not (line := stream.readline()).endswith(_START):
+        if not line:
+            raise EOFError("it ended before it began")
 
 
 class _Sender:
@@ -103,6 +116,9 @@ def main() -> None:
     """Read jobs until there are no more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a key pressed is for the process that started this one
     sys.setswitchinterval(_SWITCH_S)
+    sys.stdout.flush()
+    sys.stdout.buffer.write(_START)
+    sys.stdout.buffer.flush()
     jobs, pieces = sys.stdin.buffer, _Sender(sys.stdout.buffer, int(sys.argv[1]))
     sys.stdout = sys.stderr  # nothing else may write among the pieces
     while (data := receive(jobs)) is not None:
