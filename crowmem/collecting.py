@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING
 
 from crowmem.blobs import Collectable
 from crowmem.errors import Conflict, Unsupported
-from crowmem.image_keeping import SETTING_GET, TOPIC
+from crowmem.image_keeping import HOLD_S, SETTING_GET, TOPIC, is_exact
 from crowmem.statement import statement
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from crowmem.blobs.files import Found
     from crowmem.drivers import Driver
     from crowmem.store import Store
 
@@ -22,8 +24,7 @@ GONE = statement("image_gone")
 DROP = statement("image_condemned_drop")
 
 BATCH = 100  # images condemned at once
-HOLD_S = 60.0  # how long they are; writers that want one of them wait so long for a collector that died
-REMOVING_S = 20.0  # of that, how long a living one goes on removing: its last request may take the rest
+REMOVING_S = 20.0  # of HOLD_S, how long a living collector goes on: its last image's requests may take the rest
 FORGET_S = 86_400.0
 TRIES = 200
 LOOK_S = 0.01
@@ -38,7 +39,7 @@ async def collect(driver: Driver, store: Store, grace_s: float) -> int:
     pages = images.survey()
     removed = 0
     while page := await driver.offload(next, pages, None):
-        old = [found.key for found in page if found.written_at < before]
+        old = [found for found in page if found.written_at < before]
         for start in range(0, len(old), BATCH):
             removed += await _remove(driver, images, old[start : start + BATCH], before)
     return removed
@@ -60,21 +61,36 @@ async def _collectable(driver: Driver, store: Store) -> Collectable:
     return images
 
 
-async def _remove(driver: Driver, images: Collectable, keys: list[str], before: float) -> int:
+async def _remove(driver: Driver, images: Collectable, old: Sequence[Found], before: float) -> int:
     """Condemn some images and remove them, as far as the time goes.
 
     All of them are then done with, also those that stayed: one that was missing has been removed by another collector,
-    and a writer who put it before that must still be told.
+    and a writer who put it before that must still be told. But after a failure only those that were looked at are: a
+    server may still work off a request that nobody waits for any more, and so does a thread.
     """
-    condemned = await _condemn(driver, keys)
-    gone: list[str] = []
+    moments = {found.key: _moment(images, found, before) for found in old}
+    condemned = await _condemn(driver, list(moments))
+    done: dict[str, bool] = {}
     if condemned:
         try:
-            await driver.offload(_discard, images, condemned, before, gone)
-        finally:
-            await driver.run(GONE, {"keys": condemned})
-            await driver.announce(TOPIC)
-    return len(gone)
+            await driver.offload(_discard, images, {key: moments[key] for key in condemned}, done)
+        except BaseException:
+            await _let_go(driver, list(done))
+            raise
+        await _let_go(driver, condemned)
+    return sum(done.values())
+
+
+def _moment(images: Collectable, found: Found, before: float) -> float:
+    """An image that was put after this moment stays. An exact store's mark is that of its last put, whatever the clocks
+    of those who put: any later mark is of a writer who may have been told that the image is condemned.
+    """
+    return min(before, math.nextafter(found.written_at, math.inf)) if is_exact(images) else before
+
+
+async def _let_go(driver: Driver, keys: list[str]) -> None:
+    await driver.run(GONE, {"keys": keys})
+    await driver.announce(TOPIC)
 
 
 async def _condemn(driver: Driver, keys: Sequence[str]) -> list[str]:
@@ -89,11 +105,13 @@ async def _condemn(driver: Driver, keys: Sequence[str]) -> list[str]:
     return []
 
 
-def _discard(images: Collectable, keys: Sequence[str], before: float, gone: list[str]) -> None:
-    """Remove blobs one after another, and note each that is gone; stops when the time is up."""
-    limit = time.monotonic() + REMOVING_S
-    for key in keys:
-        if time.monotonic() > limit:
+def _discard(images: Collectable, moments: Mapping[str, float], done: dict[str, bool]) -> None:
+    """Remove blobs one after another, and note of each whether it is gone; stops when the time is up."""
+    limit, clock_limit = (
+        time.monotonic() + REMOVING_S,
+        time.time() + REMOVING_S,
+    )  # the first stands while a computer sleeps
+    for key, before in moments.items():
+        if time.monotonic() > limit or time.time() > clock_limit:
             return
-        if images.discard(key, before):
-            gone.append(key)
+        done[key] = images.discard(key, before)

@@ -9,6 +9,7 @@ message that is committed has its blobs.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from crowmem.blobs.many import get_all, put_all
@@ -29,6 +30,7 @@ SETTING_GET = statement("setting_get")
 
 TOPIC = "images"
 LOOK_S = 0.02
+HOLD_S = 120.0  # how long images are condemned; writers that want one of them wait so long for a collector that died
 AT_ONCE = 64  # blobs in memory beside the messages they go into
 
 T = TypeVar("T")
@@ -47,11 +49,12 @@ async def keep(driver: Driver, store: Store, blobs: Mapping[str, bytes], write: 
         Busy: inside a transaction, when one of the images is being removed from a bucket at this very moment.
     """
     seen: set[Any] = set()
+    since: dict[Any, float] = {}
     while True:
         await put(driver, store, blobs)
         async with driver.transaction() as tx:
             await tx.run(HOLD, {})
-            condemned = set(await tx.run(CONDEMNED, {"keys": list(blobs)})) if blobs else set()
+            condemned = await _condemned(tx, blobs, since) if blobs else set()
             if _is_settled(store, condemned, seen):
                 return await write(tx)
         seen = condemned
@@ -62,8 +65,9 @@ async def keep_alone(driver: Driver, store: Store, blobs: Mapping[str, bytes]) -
     """Put blobs that no message names yet. A store whose own removal is exact needs no word with collectors."""
     await put(driver, store, blobs)
     seen: set[Any] = set()
-    while not _is_exact(store.images):
-        condemned = set(await driver.run(CONDEMNED, {"keys": list(blobs)}))
+    since: dict[Any, float] = {}
+    while not is_exact(store.images):
+        condemned = await _condemned(driver, blobs, since)
         if _is_settled(store, condemned, seen):
             return
         seen = condemned
@@ -142,20 +146,34 @@ def _groups(messages: list[dict[str, Any]]) -> Iterator[tuple[list[dict[str, Any
     yield group, list(keys)
 
 
-def _is_exact(images: Blobs | None) -> bool:
+def is_exact(images: Blobs | None) -> bool:
+    """Whether a store never removes what was put meanwhile."""
     return bool(getattr(images, "exact", False))
+
+
+async def _condemned(driver: Driver, blobs: Mapping[str, bytes], since: dict[Any, float]) -> set[Any]:
+    """Those of the blobs that are condemned or were of late: key, how often, whether their removal may go on.
+
+    By this process's own clock too, which begins when it first sees one: the other may have been set back.
+    """
+    now = time.monotonic()
+    rows = await driver.run(CONDEMNED, {"keys": list(blobs)})
+    return {
+        (key, times, int(going_on and now - since.setdefault((key, times), now) <= HOLD_S))
+        for key, times, going_on in rows
+    }
 
 
 def _is_settled(store: Store, condemned: set[Any], seen: set[Any]) -> bool:
     """Whether the blobs are there: none is condemned, or those that are were before they were put again."""
     if condemned != seen:
         return not condemned
-    return _is_exact(store.images) or not any(going_on for _key, _times, going_on in condemned)
+    return is_exact(store.images) or not any(going_on for _key, _times, going_on in condemned)
 
 
 async def _pause(driver: Driver, store: Store, condemned: set[Any]) -> None:
-    """Wait for a collector that is removing; one that died has a minute."""
-    if _is_exact(store.images) or not any(going_on for _key, _times, going_on in condemned):
+    """Wait for a collector that is removing; one that died has two minutes."""
+    if is_exact(store.images) or not any(going_on for _key, _times, going_on in condemned):
         return
     if driver.in_transaction:
         raise Busy(f"{store.where}: an image of this message is being removed just now; try the transaction again")

@@ -19,6 +19,7 @@ from test_images_extraction import FORMS
 from crowmem import Memory
 from crowmem.blobs import FileStore, HybridStore, MinioStore
 from crowmem.blobs.endpoint import make_client
+from crowmem.blobs.files import Found
 from crowmem.blobs.keys import image_key
 from crowmem.copying import copy_store
 from crowmem.errors import (
@@ -754,13 +755,13 @@ def test_a_second_collector_that_comes_too_late_does_not_cover_up_for_the_first(
 
     memory = backend.open(images=folder)
     collector = backend.blocking(images=folder)
-    put_all, runs = image_keeping.put_all, []
+    put_all, runs, listed = image_keeping.put_all, [], Found(KEY, time.time(), len(DATA))
 
     def put_then_collect_twice(images, blobs):
         put_all(images, blobs)
         if not runs:
             runs.append(collector.images.collect(grace_s=0))
-            runs.append(drive(collecting._remove(collector._driver, FileStore(folder), [KEY], time.time())))
+            runs.append(drive(collecting._remove(collector._driver, FileStore(folder), [listed], time.time())))
 
     monkeypatch.setattr(image_keeping, "put_all", put_then_collect_twice)
     memory.messages.add("s-1-1", picture(DATA))
@@ -805,3 +806,144 @@ def test_an_image_removed_behind_a_writers_back_is_put_again(backend, folder, mo
     assert runs == [1]
     assert memory.messages.load("s-1-1", hydrate=True) == [picture(DATA)]
     assert memory.images.collect(grace_s=0) == 0
+
+
+class Clock:
+    """The two clocks of a module, in the hands of a test."""
+
+    def __init__(self, ahead_s: float = 0.0) -> None:
+        self.ahead_s = ahead_s
+
+    def time(self) -> float:
+        return time.time() + self.ahead_s
+
+    @staticmethod
+    def monotonic() -> float:
+        return time.monotonic()
+
+
+def test_a_collector_whose_clock_is_ahead_does_not_take_what_was_put_after_it_condemned(backend, folder, monkeypatch):
+    """By its clock the writer's put is a minute old, but it is not the put that it saw when it listed the image."""
+    from crowmem import collecting
+
+    memory, collector = backend.open(images=folder), backend.blocking(images=folder)
+    memory.images.put(DATA)
+    discard, added = FileStore.discard, []
+
+    def add_then_discard(store, key, before):
+        if not added:
+            added.append(memory.messages.add("s-1-1", picture(DATA)))
+        return discard(store, key, before)
+
+    monkeypatch.setattr(FileStore, "discard", add_then_discard)
+    monkeypatch.setattr(collecting, "time", Clock(60.0))
+    assert collector.images.collect(grace_s=0) == 0
+    assert added
+    assert memory.messages.load("s-1-1", hydrate=True) == [picture(DATA)]
+
+
+def going_on(store: Any, *keys: str) -> dict[str, int]:
+    return {key: on for key, _times, on in run(store, "image_condemned", keys=list(keys))}
+
+
+def test_an_image_whose_removal_failed_stays_condemned_for_its_time(backend, folder, monkeypatch):
+    """The server may still work off the request: a writer that puts the image again at once would lose it."""
+    monkeypatch.setattr(FileStore, "exact", False)
+    blocking = backend.blocking(images=folder)
+    first, second = sorted([blocking.images.put(DATA), blocking.images.put(JPEG)])
+    discard = FileStore.discard
+
+    def time_out(store, key, before):
+        if key == second:
+            raise Unavailable("timed out")
+        return discard(store, key, before)
+
+    with monkeypatch.context() as patch, pytest.raises(Unavailable, match="timed out"):
+        patch.setattr(FileStore, "discard", time_out)
+        blocking.images.collect(grace_s=0)
+    assert going_on(blocking, first, second) == {first: 0, second: 1}
+    run(blocking, "image_gone", keys=[second])
+    assert blocking.images.collect(grace_s=0) == 1
+    assert going_on(blocking, first, second) == {first: 0, second: 0}
+
+
+def test_a_cancelled_collection_goes_on_in_its_thread_and_its_images_stay_condemned(tmp_path, monkeypatch):
+    import asyncio
+    import threading
+
+    from crowmem import AsyncMemory
+
+    monkeypatch.setattr(FileStore, "exact", False)
+    begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+    discard = FileStore.discard
+
+    def slow(store, key, before):
+        begun.set()
+        go_on.wait(60)
+        try:
+            return discard(store, key, before)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(FileStore, "discard", slow)
+
+    async def cancel() -> None:
+        async with AsyncMemory.open(str(tmp_path / "crow.db"), images=tmp_path / "images") as memory:
+            await memory.images.put(DATA)
+            collection = asyncio.ensure_future(memory.images.collect(grace_s=0))
+            await asyncio.to_thread(begun.wait, 60)
+            collection.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await collection
+            with Memory.open(str(tmp_path / "crow.db"), images=tmp_path / "images") as other:
+                assert not ended.is_set()
+                assert going_on(other, KEY) == {KEY: 1}
+            go_on.set()
+            await asyncio.to_thread(ended.wait, 60)
+
+    asyncio.run(cancel())
+
+
+def test_a_collector_whose_computer_slept_stops(memory, folder, monkeypatch):
+    """The monotonic clock stands while it sleeps, and its time to remove is over."""
+    from crowmem import collecting
+
+    memory.images.put(DATA)
+    memory.images.put(JPEG)
+    clock, discard = Clock(), FileStore.discard
+
+    def discard_then_sleep(store, key, before):
+        try:
+            return discard(store, key, before)
+        finally:
+            clock.ahead_s += 3600
+
+    monkeypatch.setattr(FileStore, "discard", discard_then_sleep)
+    monkeypatch.setattr(collecting, "time", clock)
+    assert memory.images.collect(grace_s=0) == 1
+    assert memory.images.collect(grace_s=0) == 1
+
+
+def test_a_clock_that_was_set_back_holds_no_writer_of_a_bucket(backend, memory, folder, monkeypatch):
+    """What a collector that died had condemned until next year is free after two minutes, and can be collected."""
+    from crowmem import image_keeping
+
+    monkeypatch.setattr(FileStore, "exact", False)
+    monkeypatch.setattr(image_keeping, "HOLD_S", 0.05)
+    blocking = backend.blocking(images=folder)
+    both = [memory.images.put(DATA), memory.images.put(JPEG)]
+    run(blocking, "image_condemn", keys=both, hold_us=365 * 86_400 * 10**6)
+    memory.messages.add("s-1-1", picture(DATA))
+    assert memory.messages.load("s-1-1", hydrate=True) == [picture(DATA)]
+    assert memory.images.collect(grace_s=0) == 1
+    assert going_on(blocking, *both) == {both[0]: 1, both[1]: 0}
+
+
+def test_images_are_condemned_for_longer_than_a_collector_can_take():
+    """Its last image may need every attempt at two requests, each as slow as it may be, and the server some time more."""
+    from crowmem.blobs import minio
+    from crowmem.collecting import REMOVING_S
+    from crowmem.image_keeping import HOLD_S
+
+    request_s = (len(minio.PAUSES_S) + 1) * (minio.CONNECT_S + minio.READ_S) + sum(minio.PAUSES_S)
+    assert REMOVING_S + 2 * request_s + 20 < HOLD_S

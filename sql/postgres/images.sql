@@ -12,7 +12,7 @@ select cast(pg_try_advisory_xact_lock(hashtextextended('crowmem images ' || 'mai
 
 -- name: image_condemn :many text
 -- Condemn those of some images that no message names and nobody else has condemned; they may be removed for :hold_us
--- microseconds from now.
+-- microseconds from now. One that is condemned for ten times as long was so before the clock was set back.
 -- differs: the clock; lists come as arrays; rows are locked in the order of their keys, as image_gone locks them.
 insert into main.images_condemned as c (key, until)
 select k.key, clock_timestamp() + cast(:hold_us as bigint) * interval '1 microsecond'
@@ -21,6 +21,7 @@ where not exists (select from main.image_refs r where r.key = k.key collate "C")
 order by k.key collate "C"
 on conflict (key) do update set until = excluded.until, gone_at = null, times = c.times + 1
 where c.gone_at is not null or c.until < clock_timestamp()
+    or c.until > clock_timestamp() + 10 * cast(:hold_us as bigint) * interval '1 microsecond'
 returning key;
 
 -- name: image_condemned :many text, int, int

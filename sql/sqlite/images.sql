@@ -12,13 +12,14 @@ select 1;
 
 -- name: image_condemn :many text
 -- Condemn those of some images that no message names and nobody else has condemned; they may be removed for :hold_us
--- microseconds from now.
+-- microseconds from now. One that is condemned for ten times as long was so before the clock was set back.
 -- differs: the clock; lists come as JSON arrays.
 insert into images_condemned (key, until)
 select value, cast(unixepoch('subsec') * 1000000 as integer) + :hold_us from json_each(:keys)
 where not exists (select 1 from image_refs where key = value)
 on conflict (key) do update set until = excluded.until, gone_at = null, times = times + 1
 where gone_at is not null or until < cast(unixepoch('subsec') * 1000000 as integer)
+    or until > cast(unixepoch('subsec') * 1000000 as integer) + 10 * :hold_us
 returning key;
 
 -- name: image_condemned :many text, int, int
