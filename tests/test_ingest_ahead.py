@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pickle
 import shutil
+import signal
+import struct
 import subprocess
 import sys
+import termios
 import threading
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, ClassVar
@@ -15,6 +19,7 @@ import apsw
 import pytest
 from data import shared_data
 from test_ingest import contents, line
+from test_leases import until
 
 from crowmem import Memory, ingest
 from crowmem.importers import ahead
@@ -276,6 +281,21 @@ def test_it_sends_everything_before_it_ends_with_its_input(tmp_path: Path) -> No
             found += pickle.loads(data)
         assert process.wait() == 0
     assert found == 3 * list(read_file(job))
+
+
+def test_what_it_writes_while_it_is_stopped_arrives_whole(tmp_path: Path) -> None:
+    job = large(tmp_path)
+    with worker(1) as (process, jobs, pieces):
+        send(jobs, job)
+        until(lambda: struct.unpack("i", fcntl.ioctl(pieces, termios.FIONREAD, bytes(4)))[0] > 32768)  # pipe is full
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+        process.send_signal(signal.SIGCONT)
+        jobs.close()
+        found: list[Any] = []
+        while (data := receive(pieces)) is not None:
+            found += pickle.loads(data)
+    assert found == list(read_file(job))
 
 
 def test_it_ends_by_what_it_cannot_do() -> None:

@@ -36,8 +36,14 @@ def packed(value: Any) -> bytes:
 
 def send(stream: IO[bytes], value: Any) -> None:
     """Write one value."""
-    stream.write(packed(value))
-    stream.flush()
+    write(stream, packed(value))
+
+
+def write(stream: IO[bytes], data: bytes) -> None:
+    """Write everything, past the stream's buffer: Python's loses the rest of what a stopped process wrote in part."""
+    left = memoryview(data)
+    while left:
+        left = left[os.write(stream.fileno(), left) :]
 
 
 def receive(stream: IO[bytes]) -> bytes | None:
@@ -103,8 +109,7 @@ class _Sender:
             if not data:
                 return
             try:
-                self._stream.write(data)
-                self._stream.flush()
+                write(self._stream, data)
             except OSError:
                 os._exit(1)  # nobody wants it any more
             with self._changed:
