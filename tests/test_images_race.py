@@ -12,6 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from pictures import picture, png
+from psycopg.sql import SQL, Identifier, Literal
 
 from crowmem import Memory, image_keeping
 from crowmem.blobs import FileStore, HybridStore, MinioStore
@@ -238,3 +239,30 @@ def test_collectors_lock_rows_in_one_order(pg_fresh, name):
         first.rollback()
         thread.join()
     assert free == len(keys) - 1
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])
+def test_a_writer_that_waited_for_a_collector_sees_what_it_condemned(pg_fresh, tmp_path, level):
+    """Also where the database begins transactions with a snapshot that is older than the wait."""
+    folder, message, key = tmp_path / "images", picture(PICTURES[0]), image_key(PICTURES[0])
+    with psycopg.connect(pg_fresh, autocommit=True) as eye:
+        default = SQL("alter database {} set default_transaction_isolation = {}")
+        eye.execute(default.format(Identifier(eye.info.dbname), Literal(level)))
+        with Memory.open(pg_fresh, images=folder) as writer, Memory.open(pg_fresh, images=folder) as collector:
+            writer.images.put(PICTURES[0])
+            thread = threading.Thread(target=writer.messages.add, args=("s-1-1", message))
+
+            async def condemn() -> None:
+                async with collector._driver.transaction() as tx:
+                    assert [tuple(row) for row in await tx.run(statement("image_hold_all"), {})] == [(1,)]
+                    await tx.run(statement("image_condemn"), {"keys": [key], "hold_us": 60_000_000})
+                    thread.start()
+                    while not eye.execute("select from pg_locks where not granted").fetchall():
+                        time.sleep(0.001)
+
+            drive(condemn())
+            assert FileStore(folder).discard(key, time.time() + 60)
+            drive(collector._driver.run(statement("image_gone"), {"keys": [key]}))
+            thread.join()
+            assert writer.messages.load("s-1-1", hydrate=True) == [message]

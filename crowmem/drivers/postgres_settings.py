@@ -66,6 +66,8 @@ class Settings:
                 str(given.get("options") or ""),
                 f"-c synchronous_commit={'on' if self.durability == 'full' else 'off'}",
                 "-c jit=off",
+                # a look after a lock must see what was committed meanwhile, whatever the database's own default
+                "-c default_transaction_isolation=read\\ committed",
                 # a plan is kept until the table is analysed: as on a slow disk it would read all of what was short once
                 "-c random_page_cost=1.1",
                 "-c gin_pending_list_limit=64",  # kB, the least: the add that fills the list merges it into the index
