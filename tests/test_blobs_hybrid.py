@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import secrets
 import threading
 from typing import TYPE_CHECKING
@@ -487,3 +488,27 @@ def test_what_is_no_store_is_neither_primary_nor_fallback(tmp_path, bad):
         HybridStore(bad, FileStore(tmp_path))
     with pytest.raises(ConfigError, match="the fallback of a HybridStore is"):
         HybridStore(FileStore(tmp_path), bad)
+
+
+def test_a_note_that_is_made_again_during_an_upload_stays(store, bucket, folder, monkeypatch):
+    """Between the two a collector may have taken the blob out of the bucket again: this put is then the only one."""
+    bucket.problem = Unavailable("cannot put it: refused")
+    store.put(KEY, DATA)
+    bucket.problem = None
+    os.utime(folder.folder / "spool" / KEY, (1, 1))
+    put = Away.put
+
+    def put_then_collect(away, key, data):
+        put(away, key, data)
+        assert away.discard(key, away.look(key).written_at + 1)
+        bucket.problem = Unavailable("cannot put it: refused")
+        HybridStore(bucket, folder).put(key, data)
+        bucket.problem = None
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Away, "put", lambda *call: (patch.undo(), put_then_collect(*call)))
+        assert store.sync() == 1
+    assert waiting(store) == 1
+    assert store.sync() == 1
+    assert waiting(store) == 0
+    assert bucket.get(KEY) == DATA

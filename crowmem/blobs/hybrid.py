@@ -285,7 +285,11 @@ class HybridStore:
                 lock.release()
 
     def _upload(self, key: str) -> bool:
-        """Upload one waiting blob and forget its note. Returns whether there was anything to upload."""
+        """Upload one waiting blob and forget its note. Returns whether there was anything to upload.
+
+        A note that was made again meanwhile stays: a collector may have removed the upload before.
+        """
+        noted = self._spool.stamp(key)
         try:
             data = self.fallback.get(key)
         except BlobDamaged:
@@ -301,7 +305,8 @@ class HybridStore:
                 self._failed(error)
                 raise
             self._worked()
-        self._spool.remove(key)
+        if self._spool.stamp(key) == noted:
+            self._spool.remove(key)
         return data is not None
 
     def _mend_folder(self, key: str, data: bytes) -> None:

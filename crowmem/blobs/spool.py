@@ -55,5 +55,12 @@ class Spool:
 
     def holds(self, key: str) -> bool:
         """Whether a blob waits."""
+        return self.stamp(key) is not None
+
+    def stamp(self, key: str) -> int | None:
+        """When its note was last made, in nanoseconds since 1970; None when there is none."""
         with file_errors("look up", self.folder):
-            return (self.folder / key).exists()
+            try:
+                return (self.folder / key).stat().st_mtime_ns
+            except FileNotFoundError:
+                return None
