@@ -6,7 +6,7 @@ nothing takes a ``connection=`` argument.
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,8 @@ from crowmem.opening import Options, async_driver, blocking_driver, prepared
 from crowmem.operation import drive
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Generator, Iterator
+    from collections.abc import AsyncIterator, Generator
+    from contextlib import AbstractContextManager
     from pathlib import Path
     from types import TracebackType
     from typing import Self
@@ -145,21 +146,12 @@ class Memory:
         """Close the store."""
         self.close()
 
-    @contextmanager
-    def transaction(self) -> Iterator[Memory]:
+    def transaction(self) -> AbstractContextManager[Memory]:
         """A Memory on one connection: it commits at the end of the block and rolls back on an exception.
 
         Inside the block use what it yields, not the outer object. A transaction inside one is a savepoint.
         """
-        context = self._driver.transaction()
-        inner = drive(context.__aenter__())
-        try:
-            yield Memory(inner, self._store)
-        except BaseException as error:
-            if not drive(context.__aexit__(type(error), error, error.__traceback__)):
-                raise
-        else:
-            drive(context.__aexit__(None, None, None))
+        return _Transaction(self._driver, self._store)
 
     def _about(self) -> Stores[Sync]:
         from crowmem.repositories.store import Stores
@@ -199,6 +191,27 @@ class Memory:
     def __repr__(self) -> str:
         """Where it is, without secrets."""
         return f"<{type(self).__name__} {self._store.where}>"
+
+
+class _Transaction:
+    """A block of `Memory.transaction`. No generator: Ctrl-C between its `yield` and the block would leave it open."""
+
+    def __init__(self, driver: Driver, store: Store) -> None:
+        self._context = driver.transaction()
+        self._store = store
+
+    def __enter__(self) -> Memory:
+        inner = drive(self._context.__aenter__())
+        try:
+            return Memory(inner, self._store)
+        except BaseException as error:
+            drive(self._context.__aexit__(type(error), error, error.__traceback__))
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        return bool(drive(self._context.__aexit__(kind, error, trace)))
 
 
 class AsyncMemory:

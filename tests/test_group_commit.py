@@ -185,7 +185,7 @@ def test_inside_its_transaction_a_thread_does_not_wait_for_itself(memory: Memory
     other = threading.Thread(target=adding(memory, 1))
     with memory.transaction():
         other.start()
-        while not memory._driver.file.group._led.locked():
+        while memory._driver.file.group._leader is None:
             continue
         with pytest.raises(Busy, match="wait for itself"):
             adding(memory, 2)()

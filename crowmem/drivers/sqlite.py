@@ -102,11 +102,13 @@ class BlockingTransaction:
         """Take the turn and begin."""
         self.connection = self.driver.file.begin()
         self.open = True
+        self.driver.file.turn.block = self
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
         """Commit, or roll back after an exception."""
         self.open = False
+        self.driver.file.turn.block = None
         if self.pid != os.getpid():
             return  # a forked child leaves its parent's transaction alone
         if kind is not None:

@@ -68,7 +68,10 @@ class AsyncSqlite:
 
     def _run_writing(self, running: _Running, statement: Statement, params: Mapping[str, Any]) -> list[Any]:
         running.connection = self.file.take()
-        return self.file.run_writing(running.connection, statement, params)
+        try:
+            return self.file.run_writing(running.connection, statement, params)
+        finally:
+            self.file.turn.release()
 
     def _run_reading(self, running: _Running, statement: Statement, params: Mapping[str, Any]) -> list[Any]:
         running.connection = self.file.borrow()

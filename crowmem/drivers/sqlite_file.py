@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 import threading
 import time
 import weakref
@@ -31,12 +32,15 @@ from crowmem.errors import Busy, Closed, ConfigError, NotFound, SchemaMismatch, 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
+    from types import FrameType
 
     from crowmem.statement import Statement
 
 STATEMENT_CACHE = 400  # room for the whole catalogue
 PROGRESS_STEPS = 20_000  # virtual machine steps between looks for Ctrl-C, some 1 ms
 LOG_LIMIT_BYTES = 64 * 1024 * 1024  # the log file is cut back to this after a checkpoint
+_DRIVERS = f"{os.path.dirname(__file__)}{os.sep}"  # noqa: PTH120  # as text: code objects name their files so
+_PACKAGE = f"{os.path.dirname(os.path.dirname(__file__))}{os.sep}"  # noqa: PTH120
 NAPS_S = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005)  # SQLite's own naps grow to 100 ms, which starves
 
 
@@ -261,7 +265,7 @@ class SqliteFile:
                 f"{self.name}: this process was forked while its parent was using the store, and can only read it; "
                 "fork outside transactions, or open the store in a process that is not forked"
             )
-        if not turn.acquire(self.busy_timeout_s):
+        if not turn.acquire(self.busy_timeout_s) and not self._is_left_over():
             if turn.held:
                 raise Busy(
                     f"{self.name}: this thread has a transaction open here, and would wait for itself; "
@@ -280,6 +284,17 @@ class SqliteFile:
             turn.release()
             raise
 
+    def _is_left_over(self) -> bool:
+        """Whether this thread still has the turn although nothing of its own is open: Ctrl-C came between two steps."""
+        block = self.turn.block
+        if not self.turn.held or (block is not None and block.open):
+            return False
+        if threading.current_thread() is not threading.main_thread() or _is_nested():
+            return False  # Ctrl-C comes nowhere else
+        if self._writer is not None:
+            roll_back(self._writer)
+        return True
+
     # --- statements ---
 
     def run(self, statement: Statement, params: Mapping[str, Any]) -> list[Any]:
@@ -290,13 +305,11 @@ class SqliteFile:
         return self.run_reading(self.borrow(), statement, params)
 
     def run_writing(self, connection: apsw.Connection, statement: Statement, params: Mapping[str, Any]) -> list[Any]:
-        """Run one statement on the writing connection that was taken, and release the turn."""
+        """Run one statement on the writing connection that was taken."""
         try:
             return execute(connection, statement, params)
         except FAILURES as error:
             raise translate(error, statement, self.name) from error
-        finally:
-            self.turn.release()
 
     def run_reading(self, connection: apsw.Connection, statement: Statement, params: Mapping[str, Any]) -> list[Any]:
         """Run one statement on a connection that was borrowed, and give it back."""
@@ -313,7 +326,8 @@ class SqliteFile:
         try:
             connection.execute("begin immediate")
         except BaseException as error:
-            self.turn.release()
+            with contextlib.suppress(apsw.ConnectionClosedError):
+                self.abandon(connection)  # Ctrl-C may come when it has begun
             if isinstance(error, FAILURES):
                 raise translate(error, None, self.name) from error
             raise
@@ -463,6 +477,20 @@ def check_open(connection: apsw.Connection, store: str) -> None:
             f"{store}: the transaction was rolled back as a whole when one of its statements was stopped or failed; "
             "begin it again"
         )
+
+
+def _is_nested() -> bool:
+    """Whether this call comes from code that runs in the middle of another one: a signal handler, a callback."""
+    frame: FrameType | None = sys._getframe()
+    outside = False
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(_PACKAGE):
+            outside = True
+        elif outside and file.startswith(_DRIVERS):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def roll_back(connection: apsw.Connection) -> None:

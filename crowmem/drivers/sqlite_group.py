@@ -28,9 +28,10 @@ MOST = 64  # statements of one transaction
 class _Request:
     """A statement that waits to be run, by another thread or by its own."""
 
-    __slots__ = ("done", "error", "gate", "leads", "params", "rows", "statement")
+    __slots__ = ("done", "error", "gate", "leads", "params", "rows", "statement", "thread")
 
     def __init__(self, statement: Statement, params: Mapping[str, Any]) -> None:
+        self.thread = threading.get_ident()
         self.statement = statement
         self.params = params
         self.rows: list[Any] = []
@@ -52,23 +53,25 @@ class Group:
 
     def __init__(self, file: SqliteFile) -> None:
         self._file = file
-        self._led = threading.Lock()
+        self._leader: int | None = None  # the thread that runs statements
         self._mutex = threading.Lock()
         self._waiting: deque[_Request] = deque()
 
     def run(self, statement: Statement, params: Mapping[str, Any]) -> list[Any]:
         """Run one writing statement; when this returns it is committed."""
-        if not self._led.acquire(False):
-            request = self._stand_in_line(statement, params)
-            if not request.leads:
-                return request.result()
+        me = threading.get_ident()
         try:
+            if not self._lead(me):
+                request = self._stand_in_line(statement, params)
+                if not request.leads:
+                    return request.result()
+            others: Sequence[_Request] = ()
             connection = self._file.take_checked()
-            others = self._take_along() if self._waiting else ()
-            if not others:
-                return self._file.run_writing(connection, statement, params)
-            own = _Request(statement, params)
             try:
+                others = self._take_along() if self._waiting else ()
+                if not others:
+                    return self._file.run_writing(connection, statement, params)
+                own = _Request(statement, params)
                 self._run_together(connection, (own, *others))
             finally:
                 try:
@@ -77,14 +80,24 @@ class Group:
                     self._answer(others)
             return own.result()
         finally:
-            self._led.release()
+            if self._leader == me:
+                self._leader = None
             if self._waiting:
                 self._call_next()
+
+    def _lead(self, me: int) -> bool:
+        """Lead if nobody else does; this thread itself may, since Ctrl-C came between two steps."""
+        with self._mutex:
+            if self._leader is None or self._leader == me:
+                self._leader = me
+                return True
+            return False
 
     def _stand_in_line(self, statement: Statement, params: Mapping[str, Any]) -> _Request:
         """Wait until another thread has run it, or until it is this thread's turn to lead."""
         if self._file.turn.held:
-            self._file.take()  # raises: this thread would wait for itself
+            self._file.take()  # raises, if this thread would wait for itself
+            self._file.turn.release()  # what Ctrl-C left
         request = _Request(statement, params)
         with self._mutex:
             self._waiting.append(request)
@@ -95,9 +108,6 @@ class Group:
         except BaseException:  # Ctrl-C while waiting
             if not self._leave(request):
                 request.gate.acquire()
-                if request.leads:
-                    self._led.release()
-                    self._call_next()
             raise
         if not served:
             if self._leave(request):
@@ -116,14 +126,14 @@ class Group:
 
     def _call_next(self) -> None:
         """Have the one that waits longest lead, if anybody waits and nobody leads."""
-        while self._waiting and self._led.acquire(blocking=False):
-            with self._mutex:
-                request = self._waiting.popleft() if self._waiting else None
-            if request is not None:
-                request.leads = True
-                request.gate.release()
+        with self._mutex:
+            if self._leader is not None or not self._waiting:
                 return
-            self._led.release()
+            request = self._waiting[0]
+            self._leader = request.thread
+            request.leads = True
+            del self._waiting[0]
+        request.gate.release()
 
     def _take_along(self) -> list[_Request]:
         with self._mutex:

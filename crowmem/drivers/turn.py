@@ -15,7 +15,7 @@ import os
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crowmem.marks import Marks
 
@@ -30,9 +30,10 @@ REST_S = 0.05  # then none goes on for so long
 class _Gate:
     """Where one waits. Its lock is released when the turn is given, or to have the first in line look by itself."""
 
-    __slots__ = ("given", "lock", "looks")
+    __slots__ = ("given", "lock", "looks", "owner")
 
     def __init__(self) -> None:
+        self.owner = threading.get_ident()  # once it is given
         self.given = False
         self.looks = False
         self.lock = threading.Lock()
@@ -56,6 +57,7 @@ class Turn:
         self.users = 0
         self.among_processes = among_processes
         self.marks = Marks()  # of all stores that write here: what one takes the others need not look at
+        self.block: Any = None  # the transaction that this turn is held for; its ``open`` says whether it still is
         self._mutex = threading.Lock()
         self._waiting: deque[_Gate] = deque()
         self._taken = False
@@ -72,20 +74,26 @@ class Turn:
 
     def acquire(self, timeout_s: float) -> bool:
         """Wait for the turn; False when the time is up, and at once when this very thread holds it."""
+        if self._owner == threading.get_ident():
+            return False
         began = 0.0
-        if not self._take_free():
-            began = time.monotonic()
-            if self.held or not self.hold(timeout_s):
-                return False
-        if self.among_processes is None:
-            return True
         got = False
         try:
-            got = self.among_processes.acquire(timeout_s - (time.monotonic() - began) if began else timeout_s)
-        finally:
-            if not got:
-                self.let_go()
-        return got
+            if not self._take_free():
+                began = time.monotonic()
+                if not self.hold(timeout_s):
+                    return False
+            if self.among_processes is None:
+                got = True
+            else:
+                got = self.among_processes.acquire(timeout_s - (time.monotonic() - began) if began else timeout_s)
+                if not got:
+                    self.let_go()
+            return got
+        except BaseException:  # Ctrl-C, at whatever moment
+            if self.held:
+                self.release()
+            raise
 
     def hold(self, timeout_s: float) -> bool:
         """Wait for this process's turn only, to be ended by `let_go`; False when the time is up."""
@@ -94,14 +102,10 @@ class Turn:
         gate = _Gate()
         with self._mutex:
             if not self._taken and not self._waiting:
-                self._taken = True
-                self._owner = threading.get_ident()
+                self._taken, self._owner = True, gate.owner
                 return True
             self._waiting.append(gate)
-        if not self._wait(gate, timeout_s):
-            return False
-        self._owner = threading.get_ident()
-        return True
+        return self._wait(gate, timeout_s)
 
     def _take_free(self) -> bool:
         """Take the turn if nobody has it and nobody came before."""
@@ -109,8 +113,7 @@ class Turn:
         with self._mutex:
             if self._taken or (self._waiting and self._kept_for != me):
                 return False
-            self._taken = True
-            self._owner = me
+            self._taken, self._owner = True, me
             return True
 
     def _wait(self, gate: _Gate, timeout_s: float) -> bool:
@@ -133,8 +136,9 @@ class Turn:
         with self._mutex:
             gate.looks = False
             if not gate.given and not self._taken and self._waiting[0] is gate:
-                self._waiting.popleft()
+                del self._waiting[0]
                 gate.given = self._taken = True
+                self._owner = gate.owner
                 now = time.monotonic()
                 if now - self._free_since > IDLE_S:
                     self._rest_until = now + REST_S
@@ -157,23 +161,28 @@ class Turn:
 
     def release(self) -> None:
         """Hand the turn to whoever came next, here and in other processes."""
-        if self.among_processes is not None:
-            self.among_processes.release()
-        self.let_go()
+        try:
+            if self.among_processes is not None:
+                self.among_processes.release()
+        finally:
+            self.let_go()
 
     def let_go(self) -> None:
         """Hand this process's turn on, at once or when its owner does not come back for it in a moment."""
+        now = time.monotonic()
         with self._mutex:
             owner, self._owner = self._owner, None
             if not self._waiting:
                 self._taken = False
-            elif self._rest_until <= (now := time.monotonic()) < self._until:
+            elif self._rest_until <= now < self._until:
                 self._taken = False
                 self._kept_for, self._free_since = owner, now
                 self._have_look()
             else:
-                gate = self._waiting.popleft()
+                gate = self._waiting[0]
+                self._owner = gate.owner
                 gate.given = True
+                del self._waiting[0]
                 gate.open()
 
 
