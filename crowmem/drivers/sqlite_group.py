@@ -68,7 +68,8 @@ class Group:
             others: Sequence[_Request] = ()
             connection = self._file.take_checked()
             try:
-                others = self._take_along() if self._waiting else ()
+                if self._waiting:
+                    others = self._take_along()
                 if not others:
                     return self._file.run_writing(connection, statement, params)
                 own = _Request(statement, params)
@@ -77,7 +78,8 @@ class Group:
                 try:
                     self._file.turn.release()
                 finally:
-                    self._answer(others)
+                    if others:
+                        self._answer(others)
             return own.result()
         finally:
             if self._leader == me:

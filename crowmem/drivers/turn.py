@@ -11,6 +11,7 @@ first in line takes the turn when it is not called for in that time, and after a
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -169,7 +170,7 @@ class Turn:
 
     def let_go(self) -> None:
         """Hand this process's turn on, at once or when its owner does not come back for it in a moment."""
-        now = time.monotonic()
+        now = time.monotonic() if self._waiting else math.inf  # not while the mutex is held: Ctrl-C comes after a call
         with self._mutex:
             owner, self._owner = self._owner, None
             if not self._waiting:
