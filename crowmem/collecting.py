@@ -107,11 +107,9 @@ async def _condemn(driver: Driver, keys: Sequence[str]) -> list[str]:
 
 def _discard(images: Collectable, moments: Mapping[str, float], done: dict[str, bool]) -> None:
     """Remove blobs one after another, and note of each whether it is gone; stops when the time is up."""
-    limit, clock_limit = (
-        time.monotonic() + REMOVING_S,
-        time.time() + REMOVING_S,
-    )  # the first stands while a computer sleeps
+    limit = time.monotonic() + REMOVING_S
+    wall_limit = time.time() + REMOVING_S  # the other clock stands while a computer sleeps
     for key, before in moments.items():
-        if time.monotonic() > limit or time.time() > clock_limit:
+        if time.monotonic() > limit or time.time() > wall_limit:
             return
         done[key] = images.discard(key, before)

@@ -40,7 +40,7 @@ STATEMENT_CACHE = 400  # room for the whole catalogue
 PROGRESS_STEPS = 20_000  # virtual machine steps between looks for Ctrl-C, some 1 ms
 LOG_LIMIT_BYTES = 64 * 1024 * 1024  # the log file is cut back to this after a checkpoint
 _DRIVERS = f"{os.path.dirname(__file__)}{os.sep}"  # noqa: PTH120  # as text: code objects name their files so
-_PACKAGE = f"{os.path.dirname(os.path.dirname(__file__))}{os.sep}"  # noqa: PTH120
+_PACKAGE = f"{os.path.dirname(os.path.dirname(__file__))}{os.sep}"  # noqa: PTH120  # as above
 NAPS_S = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005)  # SQLite's own naps grow to 100 ms, which starves
 
 
