@@ -330,10 +330,11 @@ def moment(text: str | float | datetime) -> datetime:
     Text that another program wrote in some other form than ISO 8601 becomes the first moment of year 1: a strange
     stamp must not hide the row that carries it.
     """
-    if isinstance(text, datetime):
-        return text.astimezone(UTC) if text.tzinfo else text.replace(tzinfo=UTC)
-    if isinstance(text, (int, float)):
-        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=round(text))
+    if type(text) is not str:
+        if isinstance(text, datetime):
+            return text.astimezone(UTC) if text.tzinfo else text.replace(tzinfo=UTC)
+        if isinstance(text, (int, float)):
+            return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=round(text))
     try:
         found = datetime.fromisoformat(text)
         if found.tzinfo is UTC:

@@ -59,6 +59,15 @@ def _converter(hint: Any) -> Callable[[Any], Any] | None:
     return None
 
 
+_read = json.JSONDecoder().raw_decode  # half of what `json.loads` takes for a short text is not reading it
+
+
 def decoded(text: Any) -> Any:
     """The value of a column that holds JSON."""
-    return json.loads(text) if isinstance(text, str) else text
+    if not isinstance(text, str):
+        return text
+    try:
+        found, end = _read(text)
+    except json.JSONDecodeError:
+        end = -1
+    return found if end == len(text) else json.loads(text)  # blanks around it, or an error that says where
