@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from crowmem.commands import Command
 
-DEFAULTS: dict[str, Any] = {"db": None, "config": None, "json": False, "debug": False}
+DEFAULTS: dict[str, Any] = {"db": None, "config": None, "schema": "public", "json": False, "debug": False}
 
 
 class Parser(argparse.ArgumentParser):

@@ -65,7 +65,11 @@ class CopyReport:
 
 @contextmanager
 def opened_source(
-    url: str | Path, *, config: str | Path | None = None, images: str | Path | None = None
+    url: str | Path,
+    *,
+    config: str | Path | None = None,
+    images: str | Path | None = None,
+    schema: str = "public",
 ) -> Iterator[Memory]:
     """A store to copy from, read-only. One of an older schema is brought up to date in a temporary copy of its file.
 
@@ -79,7 +83,7 @@ def opened_source(
     path = normalize(url).path
     with ExitStack() as later:
         try:
-            memory = Memory.open(url, config=config, images=images, read_only=True)
+            memory = Memory.open(url, config=config, images=images, schema=schema, read_only=True)
         except SchemaTooOld:
             if path is None:
                 raise

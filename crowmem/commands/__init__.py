@@ -75,7 +75,7 @@ def opened(args: argparse.Namespace, *, write: bool = False, create: bool = Fals
     up to date.
 
     Args:
-        args: with ``db`` and ``config``.
+        args: with ``db``, ``config`` and ``schema``.
         write: the command writes.
         create: the command may make a store that is not there; others leave none where a name was misspelt.
 
@@ -88,11 +88,11 @@ def opened(args: argparse.Namespace, *, write: bool = False, create: bool = Fals
     if not create:
         _check_exists(args, write=write)
     try:
-        memory = Memory.open(args.db, config=args.config, read_only=not (write or create))
+        memory = Memory.open(args.db, config=args.config, schema=args.schema, read_only=not (write or create))
     except SchemaTooOld:
         if write or create:
             raise
-        memory = Memory.open(args.db, config=args.config)
+        memory = Memory.open(args.db, config=args.config, schema=args.schema)
     with memory:
         yield memory
 
@@ -114,7 +114,7 @@ def _check_exists(args: argparse.Namespace, *, write: bool) -> None:
             raise NotFound(f"there is no store at {target.name}: check --db, or make one with `crowmem import`")
     if write and target.dialect == "postgres":  # to open an empty database for writing makes a store in it
         with suppress(SchemaTooOld):
-            Memory.open(args.db, config=args.config, read_only=True).close()
+            Memory.open(args.db, config=args.config, schema=args.schema, read_only=True).close()
 
 
 def add_global_options(parser: argparse.ArgumentParser) -> None:
@@ -131,6 +131,9 @@ def add_global_options(parser: argparse.ArgumentParser) -> None:
         "(default: $CROW_DB_URI, then config.yaml, then ~/.agents/crow/crow.db)",
     )
     options.add_argument("--config", metavar="PATH", default=SUPPRESS, help="config.yaml, or the folder that holds it")
+    options.add_argument(
+        "--schema", metavar="NAME", default=SUPPRESS, help="on PostgreSQL the schema that holds the store (public)"
+    )
     options.add_argument("--json", action="store_true", default=SUPPRESS, help="print JSON, one object a line")
     options.add_argument("--debug", action="store_true", default=SUPPRESS, help="print tracebacks, and log to stderr")
 

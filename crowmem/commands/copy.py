@@ -21,6 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="TO", help="the store to write: empty, or begun by an earlier copy")
     parser.add_argument("--source-images", metavar="FOLDER", help="where FROM keeps its images, when that is not usual")
     parser.add_argument("--target-images", metavar="FOLDER", help="where TO shall keep them, when that is not usual")
+    parser.add_argument(
+        "--target-schema", metavar="NAME", help="on PostgreSQL the schema of TO, when that is not FROM's (--schema)"
+    )
     parser.add_argument("--no-verify", action="store_true", help="do not read both stores again to compare them")
 
 
@@ -30,8 +33,10 @@ def run(args: argparse.Namespace) -> int:
     from crowmem.memory import Memory
 
     with (
-        opened_source(args.source, config=args.config, images=args.source_images) as source,
-        Memory.open(args.target, config=args.config, images=args.target_images) as target,
+        opened_source(args.source, config=args.config, images=args.source_images, schema=args.schema) as source,
+        Memory.open(
+            args.target, config=args.config, images=args.target_images, schema=args.target_schema or args.schema
+        ) as target,
         Progress("copying") as bar,
     ):
         report = copy_store(source, target, progress=bar.show, verify=not args.no_verify)

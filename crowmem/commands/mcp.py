@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> None:
         Unsupported: the MCP SDK is not installed.
     """
     if args.print_config:
-        command = command_line(args.db, args.config)
+        command = command_line(args.db, args.config, args.schema)
         put_line(settings(args.print_config, command))
         put_note("belongs into " + CLIENTS[args.print_config].format(command=shlex.join(command)))
         return
@@ -41,10 +41,10 @@ def run(args: argparse.Namespace) -> None:
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)  # stdout belongs to the protocol
     if not args.debug:  # a call that is called off, or a server that is away, is told to the client
         logging.getLogger("psycopg").setLevel(logging.ERROR)
-    _serve()(args.db, args.config)
+    _serve()(args.db, args.config, args.schema)
 
 
-def _serve() -> Callable[[str | None, str | None], None]:
+def _serve() -> Callable[[str | None, str | None, str], None]:
     try:
         from crowmem.mcp.server import serve
     except ModuleNotFoundError as error:

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
-    parser.add_argument("--schema", default="public", help="the schema that holds the store (public)")
+    """None of its own."""
 
 
 def run(args: argparse.Namespace) -> None:

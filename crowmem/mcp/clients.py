@@ -33,7 +33,7 @@ def settings(client: str, command: list[str]) -> str:
     return json.dumps({"mcpServers": {"crowmem": server}}, indent=2)
 
 
-def command_line(url: str | None, config: str | None) -> list[str]:
+def command_line(url: str | None, config: str | None, schema: str) -> list[str]:
     """How this crowmem is started as a server on the same store, from any folder and without a search path.
 
     Raises:
@@ -50,6 +50,8 @@ def command_line(url: str | None, config: str | None) -> list[str]:
         command += ["--db", url if "://" in url or url.startswith("file:") else _absolute(url)]
     if config is not None:
         command += ["--config", _absolute(config)]
+    if schema != "public":
+        command += ["--schema", schema]
     return [*command, "mcp"]
 
 

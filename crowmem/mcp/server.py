@@ -94,12 +94,13 @@ def _result(answer: Answer) -> CallToolResult:
     )
 
 
-def serve(url: str | None = None, config: str | None = None) -> None:
+def serve(url: str | None = None, config: str | None = None, schema: str = "public") -> None:
     """Serve over stdin and stdout until the client closes one of them.
 
     Args:
         url: as for `Memory.open`.
         config: as for `Memory.open`.
+        schema: as for `Memory.open`.
 
     Raises:
         ConfigError: the address or the configuration is wrong.
@@ -107,11 +108,10 @@ def serve(url: str | None = None, config: str | None = None) -> None:
         KeyboardInterrupt: Ctrl-C; the store has been closed.
     """
     with Pipes() as pipes:
-        asyncio.run(_serve(url, config, pipes))
+        asyncio.run(_serve(Source(url, config, schema), pipes))
 
 
-async def _serve(url: str | None, config: str | None, pipes: Pipes) -> None:
-    source = Source(url, config)
+async def _serve(source: Source, pipes: Pipes) -> None:
     server = build(source)
     try:
         async with pipes.connected() as (incoming, outgoing):

@@ -43,14 +43,16 @@ class Source:
     Args:
         url: as for `Memory.open`.
         config: as for `Memory.open`.
+        schema: as for `Memory.open`.
 
     Raises:
         ConfigError: the address or the configuration is wrong.
     """
 
-    def __init__(self, url: str | None = None, config: str | None = None) -> None:
+    def __init__(self, url: str | None = None, config: str | None = None, schema: str = "public") -> None:
         self._target = normalize(resolve_url(url, os.environ, load(config)))
         self._config = config
+        self._schema = schema
         self._opened: _Opened | None = None
         self._opening = asyncio.Lock()
 
@@ -93,7 +95,7 @@ class Source:
         if self._opened is None:
             try:
                 memory = await AsyncMemory.open(
-                    self._target.uri, config=self._config, read_only=True, pool_size=CONNECTIONS
+                    self._target.uri, config=self._config, schema=self._schema, read_only=True, pool_size=CONNECTIONS
                 )
             except NotFound as error:
                 raise Missing(str(error)) from error
