@@ -235,8 +235,8 @@ def _fits(found: list[str]) -> bool:
     if len(found) * (TOKEN_BYTES + _ENTRY_BYTES) > DOCUMENT_BYTES:
         return False
     others = len(found) - DOCUMENT_REPEATS
-    if len(set(found[: 2 * others])) > others:  # different words, so many that none can stand there 257 times
-        return True
+    if others <= DOCUMENT_REPEATS and len(set(found[: 2 * others])) > others:
+        return True  # so many different words that none can stand there 257 times; hardly so in a longer text
     return max(Counter(found).values()) <= DOCUMENT_REPEATS
 
 
