@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import apsw
 import pytest
 
 import crowmem
 from crowmem import Memory
+from crowmem.drivers import turn
+from crowmem.drivers.turn_file import TurnFile
 from crowmem.errors import CrowmemError
 
 if TYPE_CHECKING:
@@ -93,6 +97,34 @@ def test_ctrl_c_after_any_call_leaves_the_store_usable(tmp_path: Path, step: Cal
                     other.messages.add("s-1-1", {"other": number})
             if not done[0]:
                 break
+        assert number > 20
+        check(memory)
+
+
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("step", STEPS)
+def test_ctrl_c_after_any_call_leaves_nothing_locked(
+    tmp_path: Path, step: Callable[[Memory, int], None], kept: bool
+) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    path = tmp_path / "crow.db"
+    with Memory.open(path) as memory, contextlib.closing(apsw.Connection(str(path))) as stranger:
+        step(memory, -1)
+        among = turn._turns[str(path.resolve())].among_processes
+        assert among is not None
+        for number in itertools.count():
+            if kept:  # as one that waited for others a moment ago
+                among._crowded_until, among._released, among._kept_s = math.inf, math.inf, 0.02
+            with after_call(number, interrupt) as done, contextlib.suppress(KeyboardInterrupt):
+                step(memory, number)
+            if not done[0]:
+                break
+            other = TurnFile(among._path)  # another descriptor is a stranger, as another process is
+            assert other.acquire(30), number
+            stranger.execute("begin immediate; rollback").fetchall()
+            other.close(remove=False)
         assert number > 20
         check(memory)
 

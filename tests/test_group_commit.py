@@ -9,7 +9,6 @@ import apsw
 import pytest
 
 from crowmem import Memory
-from crowmem.drivers.turn_file import TurnFile
 from crowmem.errors import Busy, Conflict, CrowmemError, StoreFull
 
 if TYPE_CHECKING:
@@ -226,25 +225,3 @@ def test_many_rounds_lose_nothing(memory: Memory) -> None:
     assert sorted(ids) == list(range(1, 40 * WRITERS + 1))
     with apsw.Connection(str(memory.status().where), flags=apsw.SQLITE_OPEN_READONLY) as reader:
         assert reader.execute("select count(*), count(distinct agent_id) from messages").fetchall() == [(640, WRITERS)]
-
-
-def test_a_process_that_kept_its_turn_gives_it_back_when_it_is_idle(tmp_path: Path) -> None:
-    path = str(tmp_path / "crow.db")
-    mine, other = TurnFile(path), TurnFile(path)  # two descriptors of one file are strangers, as two processes are
-    assert mine.acquire(1)
-    waiting = threading.Thread(target=other.acquire, args=(60,))
-    waiting.start()
-    while other._helper is None:
-        continue
-    mine.release()
-    waiting.join()  # the other waited, so it believes that others do
-    other.release()
-    assert other._keeper is not None
-    assert mine.acquire(60)
-    mine.release()
-    assert other.acquire(60)
-    other.release()
-    assert other.acquire(60)  # taken back, or taken again
-    other.release()
-    mine.close()
-    other.close()

@@ -109,8 +109,12 @@ class BlockingTransaction:
         """Commit, or roll back after an exception."""
         self.open = False
         self.driver.file.turn.block = None
-        if self.pid != os.getpid():
-            return  # a forked child leaves its parent's transaction alone
+        try:
+            if self.pid != os.getpid():
+                return  # a forked child leaves its parent's transaction alone
+        except BaseException:  # Ctrl-C: others would wait until this thread writes again
+            self.driver.file.abandon(self.connection)
+            raise
         if kind is not None:
             self.driver.file.abandon(self.connection)
             return
