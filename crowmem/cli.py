@@ -93,7 +93,7 @@ def top_parser() -> argparse.ArgumentParser:
     listed = "\n".join(f"  {one.name:<{width}}  {one.summary}" for one in COMMANDS)
     parser = Parser(
         prog="crowmem",
-        usage="crowmem [--db URL] [--config PATH] [--json] COMMAND ...",
+        usage="crowmem [--db URL] [--config PATH] [--schema NAME] [--json] COMMAND ...",
         description="Memory of AI agents in plain SQL, on SQLite or PostgreSQL.",
         epilog=f"commands:\n{listed}\n\n`crowmem COMMAND --help` tells more of each.",
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -29,6 +29,7 @@ IMAGE_KEYS = statement("image_keys")
 
 POOL = 1000
 ATTEMPTS = 1_000_000
+USUAL_SCHEMA = "public"
 SCHEMA_BYTES = 63  # PostgreSQL cuts longer names without a word
 DAY_S = 86_400.0
 
@@ -90,6 +91,13 @@ class Options(NamedTuple):
             prepare=bool(prepare),
         )
 
+    @property
+    def name(self) -> str:
+        """How errors and status call the store: its path, or its URL without a password, with an unusual schema."""
+        if self.target.dialect == "sqlite" or self.schema == USUAL_SCHEMA:
+            return self.target.name
+        return f"{self.target.name}, schema {self.schema!r}"
+
 
 def _schema(name: str) -> str:
     if check_text("schema", name, limit=SCHEMA_BYTES).startswith("pg_"):
@@ -138,7 +146,7 @@ def _settings(options: Options) -> Settings:
 
     return Settings(
         conninfo=options.target.uri,
-        name=options.target.name,
+        name=options.name,
         schema=options.schema,
         read_only=options.read_only,
         durability=options.durability,
@@ -160,7 +168,7 @@ def backup_file(path: Path, target: Path) -> None:
 
 async def prepared(driver: RootDriver, options: Options) -> Store:
     """Reach the store, bring its schema up to date, and read its fixed settings."""
-    where = options.target.name
+    where = options.name
     await driver.connect()
     await apply_schema(driver, where)
     set_up = sql_root() / driver.dialect / "connection.sql"

@@ -64,8 +64,7 @@ async def apply_schema(driver: Driver, where: str) -> None:
     if driver.read_only:
         if not any(table == "messages" for table, _ in await driver.run(COLUMNS, {})):
             raise NotFound(
-                f"{where}: there is no store in this database yet: make one with `crowmem import`, or open it without "
-                "read_only"
+                f"{where}: there is no store there yet: make one with `crowmem import`, or open it without read_only"
             )
         raise SchemaTooOld(
             f"{where}: the schema is older than this crowmem, and a read-only store cannot be brought up to date; "

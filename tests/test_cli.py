@@ -167,7 +167,7 @@ def test_a_command_that_reads_makes_no_store_where_a_name_is_misspelt(local: Doo
 def test_a_command_makes_no_tables_in_an_empty_database(pg_fresh: str, capsys: Any, argv: list[str]) -> None:
     ran = Door(pg_fresh, capsys)(*argv)
     assert (ran.code, ran.out) == (1, "")
-    assert "there is no store in this database yet" in ran.err
+    assert "there is no store there yet" in ran.err
     with psycopg.connect(pg_fresh) as connection:
         made = connection.execute("select relname from pg_class where relnamespace = 'public'::regnamespace").fetchall()
     assert made == []

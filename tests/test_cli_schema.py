@@ -1,4 +1,4 @@
-"""The command line and the MCP server over a PostgreSQL schema other than public; on SQLite the option changes nothing."""
+"""The command line and the MCP server over a PostgreSQL schema other than public; a SQLite file has none."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def test_every_command_works_in_the_schema_it_is_given_and_in_no_other(pg_clean:
     assert door("delete", "s", "--yes", "--schema", TEAM).code == 0
     missing = door("sessions", "--schema", "theirs")
     assert missing.code == 1
-    assert "there is no store in this database yet" in missing.err
+    assert "schema 'theirs': there is no store there yet" in missing.err
+    assert f'schema "{TEAM}"' in door("status", "--schema", TEAM).out
+    assert "schema" not in door("status").lines[1]
 
 
 @pytest.mark.postgres
@@ -46,9 +48,14 @@ def test_a_copy_between_two_schemas_of_one_database(pg_clean: str, capsys: Any, 
     assert listed
     for schema in ("one", "two"):
         assert door("sessions", "--json", "--schema", schema).records == listed
-    bad = door.bare("copy", file, pg_clean, "--target-schema", "pg_mine")
-    assert bad.code == 2
-    assert "schema 'pg_mine' begins with 'pg_'" in bad.err
+    for schema, told in (("pg_mine", "schema 'pg_mine' begins with 'pg_'"), ("", "schema is empty")):
+        bad = door.bare("copy", file, pg_clean, "--target-schema", schema)
+        assert bad.code == 2
+        assert told in bad.err
+    assert door.bare("copy", pg_clean, str(tmp_path / "back.db"), "--schema", "one").code == 0
+    same = door.bare("copy", pg_clean, pg_clean, "--schema", "one")
+    assert same.code == 1
+    assert "schema 'one': source and target are the same store" in same.err
 
 
 @pytest.mark.postgres
@@ -67,14 +74,23 @@ def test_the_server_reads_the_schema_it_is_given(pg_clean: str) -> None:
     assert asyncio.run(sessions()) == ["s"]
 
 
-def test_settings_for_a_client_name_the_schema(tmp_path: Path, capsys: Any) -> None:
-    door = Door(str(tmp_path / "crow.db"), capsys)
+def test_settings_for_a_client_name_the_schema(capsys: Any) -> None:
+    door = Door("postgresql://crow@db.example/crow", capsys)
     for given, wanted in (((), []), (("--schema", TEAM), ["--schema", TEAM])):
         found = json.loads(door("mcp", "--print-config", "json", *given).out)["mcpServers"]["crowmem"]["args"]
         assert found[-1 - len(wanted) :] == [*wanted, "mcp"]
 
 
-def test_a_file_has_one_schema(tmp_path: Path, capsys: Any) -> None:
-    door = Door(str(tmp_path / "crow.db"), capsys)
-    assert door("mail", "send", "box", "hello", "--schema", TEAM).code == 0
-    assert door("mail", "count", "box").out.startswith("pending")
+def test_a_schema_of_a_file_is_refused_before_anything_is_made(tmp_path: Path, capsys: Any) -> None:
+    file = str(tmp_path / "crow.db")
+    door = Door(file, capsys)
+    for argv in (
+        ["mail", "send", "box", "hello", "--schema", TEAM],
+        ["mcp", "--print-config", "json", "--schema", TEAM],
+        ["copy", str(tmp_path / "from.db"), file, "--target-schema", TEAM],
+        ["copy", str(tmp_path / "from.db"), file, "--schema", TEAM],
+    ):
+        ran = door(*argv)
+        assert (ran.code, ran.out) == (2, "")
+        assert f'{file} is a SQLite file, which has no schema "{TEAM}"' in ran.err
+    assert not (tmp_path / "crow.db").exists()

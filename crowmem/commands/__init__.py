@@ -81,10 +81,12 @@ def opened(args: argparse.Namespace, *, write: bool = False, create: bool = Fals
 
     Raises:
         NotFound: there is no such file, or no store in the database.
+        UsageError: a schema of a SQLite file.
     """
     from crowmem.errors import SchemaTooOld
     from crowmem.memory import Memory
 
+    check_schema(args.schema, args.db, args.config)
     if not create:
         _check_exists(args, write=write)
     try:
@@ -95,6 +97,21 @@ def opened(args: argparse.Namespace, *, write: bool = False, create: bool = Fals
         memory = Memory.open(args.db, config=args.config, schema=args.schema)
     with memory:
         yield memory
+
+
+def check_schema(schema: str, url: str | None, config: str | None) -> None:
+    """Refuse a schema for a SQLite file, which has none: somebody else's store is meant."""
+    import os
+
+    from crowmem.config import load, resolve_url
+    from crowmem.urls import normalize
+
+    if schema != "public":
+        target = normalize(resolve_url(url, os.environ, load(config)))
+        if target.dialect == "sqlite":
+            raise UsageError(
+                f"{target.name} is a SQLite file, which has no schema {schema!r}: name a PostgreSQL database"
+            )
 
 
 def _check_exists(args: argparse.Namespace, *, write: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from crowmem.commands import FAILED, OK
+from crowmem.commands import FAILED, OK, check_schema
 from crowmem.commands.output import put_json, put_line, put_note
 from crowmem.progress import Progress
 
@@ -31,12 +31,16 @@ def run(args: argparse.Namespace) -> int:
     """Copy a whole store, images included; a copy that was cut short goes on where it stopped."""
     from crowmem.copying import copy_store, opened_source
     from crowmem.memory import Memory
+    from crowmem.urls import normalize
 
+    into = args.schema if args.target_schema is None else args.target_schema
+    if normalize(args.source).dialect == normalize(args.target).dialect == "sqlite":
+        check_schema(into, args.target, args.config)
+    elif args.target_schema is not None:
+        check_schema(args.target_schema, args.target, args.config)
     with (
         opened_source(args.source, config=args.config, images=args.source_images, schema=args.schema) as source,
-        Memory.open(
-            args.target, config=args.config, images=args.target_images, schema=args.target_schema or args.schema
-        ) as target,
+        Memory.open(args.target, config=args.config, images=args.target_images, schema=into) as target,
         Progress("copying") as bar,
     ):
         report = copy_store(source, target, progress=bar.show, verify=not args.no_verify)

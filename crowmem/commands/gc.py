@@ -28,8 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Remove images that no message names, and finish what the search index leaves for later."""
     with opened(args, write=True) as memory:
+        memory.search.optimize()  # first, since images that several stores share are not removed
         removed = memory.images.collect(grace_s=args.grace)
-        memory.search.optimize()
     if args.json:
         put_json({"removed": removed})
     else:

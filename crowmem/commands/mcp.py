@@ -7,6 +7,7 @@ import shlex
 import sys
 from typing import TYPE_CHECKING
 
+from crowmem.commands import check_schema
 from crowmem.commands.output import put_line, put_note
 from crowmem.errors import Unsupported
 from crowmem.mcp.clients import CLIENTS, command_line, settings
@@ -30,7 +31,9 @@ def run(args: argparse.Namespace) -> None:
 
     Raises:
         Unsupported: the MCP SDK is not installed.
+        UsageError: a schema of a SQLite file.
     """
+    check_schema(args.schema, args.db, args.config)
     if args.print_config:
         command = command_line(args.db, args.config, args.schema)
         put_line(settings(args.print_config, command))
