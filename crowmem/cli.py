@@ -35,6 +35,8 @@ class Parser(argparse.ArgumentParser):
         """End with the usage and what is wrong with it."""
         from crowmem.terminal import one_line
 
+        if message.startswith("unrecognized arguments: -"):
+            message += " (words that begin with - stand after --)"
         super().error(one_line(message))
 
 

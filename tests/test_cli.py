@@ -100,7 +100,7 @@ def test_no_command_is_wrong_usage_and_shows_the_help(local: Door) -> None:
     [
         (["sesions"], "did you mean 'sessions'?"),
         (["xyzzy"], "there is no command 'xyzzy'"),
-        (["--nonsense", "sessions"], "unrecognized arguments: --nonsense"),
+        (["--nonsense", "sessions"], "unrecognized arguments: --nonsense (words that begin with - stand after --)"),
         (["--js", "sessions"], "unrecognized arguments: --js"),  # no abbreviations: scripts outlive them
         (["sessions", "--limit", "0"], "'0' is no whole number from 1 to 100,000"),
         (["sessions", "--limit", "many"], "'many' is no whole number"),
