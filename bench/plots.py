@@ -123,7 +123,7 @@ def draw(rows: list[dict[str, Any]], picture: Picture, path: Path) -> bool:
     figure, axes = pyplot.subplots(down, across, figsize=(4.6 * across, 3.6 * down), squeeze=False)
     for axis, (title, found) in zip(axes.flat, panels.items(), strict=False):
         for side, points in found.items():
-            style = "k--" if side in FLOORS else "o-"
+            style = "kx--" if side in FLOORS else "o-"  # with marks: one size is a point
             axis.plot(sorted(points), [points[x] for x in sorted(points)], style, label=side, markersize=4)
         places = sorted({x for points in found.values() for x in points})
         axis.set(title=title, xlabel=picture.x, ylabel=picture.y, xscale="log")
@@ -145,10 +145,13 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the JSON lines")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the pictures")
     options = parser.parse_args()
+    rows = {picture.subject: rows_of(options.results, picture.subject) for picture in PICTURES.values()}
+    if not any(rows.values()):
+        raise SystemExit(f"no results in {options.results}: run make bench first")
     options.out.mkdir(parents=True, exist_ok=True)
     for name, picture in PICTURES.items():
         path = options.out / f"{name}.png"
-        drawn = draw(rows_of(options.results, picture.subject), picture, path)
+        drawn = draw(rows[picture.subject], picture, path)
         print(f"drew {path}" if drawn else f"no rows of {picture.subject}.py in {options.results}: no {name}.png")
 
 
