@@ -106,7 +106,7 @@ def main() -> None:
                 compare(report, case, floor, memory, calls, durability=durability)
             floor.close()
     if report.wants_dialect("postgres"):
-        with postgres() as server:
+        with postgres(report) as server:
             floor = PostgresFloor(loopback(server, "floor"))
             with Memory.open(loopback(server, "crow")) as memory:
                 compare(report, "postgres", floor, memory, calls, server, durability="full")

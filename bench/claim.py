@@ -145,6 +145,7 @@ class Claims:
         """The floor and the sides in turn, some rounds; each round gives a ratio."""
         if not self.report.wants(case):
             return
+        self.report.begins(case)
         rates: dict[str, list[float]] = {}
         costs: dict[str, list[float | None]] = {}
         seen: dict[str, Drained] = {}
@@ -224,6 +225,7 @@ class Claims:
         """What is missing to a million claims, so that duplicates and losses are looked for in as many."""
         case = "postgres a million claims"
         while self.report.options.full and self.report.wants(case) and self.claims < MILLION:
+            self.report.begins(f"{case}, {self.claims:,} so far")
             self.cell(case, "crowmem", place, claimers=16, batch=10)
 
     def sqlite(self, fresh: Any) -> None:
@@ -261,6 +263,7 @@ class Claims:
             case = f"postgres private {claimers}x{batch} normal"
             if not self.report.wants(case):
                 continue
+            self.report.begins(case)
             rates: dict[str, list[float]] = {}
             for turn in range(self.rounds):
                 for side in sides if turn % 2 == 0 else reversed(sides):
@@ -317,6 +320,7 @@ class Claims:
         case = f"{dialect} after {HISTORY:,} finished"
         if not self.report.wants(case):
             return
+        self.report.begins(case)
         with Memory.open(place.url, durability=place.durability) as memory:
             box = memory.mailbox
 
@@ -355,6 +359,7 @@ class Claims:
         case = "postgres old snapshot 4x1 normal"
         if not self.report.wants(case):
             return
+        self.report.begins(case)
         ratios = []
         for _ in range(self.rounds):
             before = self.cell(case, "crowmem", place, claimers=4, batch=1)
@@ -389,6 +394,7 @@ class Claims:
                 connection.execute("checkpoint")
         if not self.report.wants(case):
             return
+        self.report.begins(case)
         for processes in (False, True):
             count = 500 if self.report.options.full else 100
             delays = wakes.delays_ms(place, count, processes=processes)
@@ -482,7 +488,7 @@ def draw(curves: dict[str, dict[int, float]], path: Path) -> None:
             if name.startswith(dialect) and " normal " in name and "private" not in name:
                 side = name.split(" normal ")[1]
                 xs = sorted(points)
-                style = {"floor": "k--"}.get(side, "o-")
+                style = {"floor": "kx--"}.get(side, "o-")  # with marks: one number of claimers is a point
                 axis.plot(xs, [points[x] for x in xs], style, label=side)
         axis.set(title=f"{dialect}, one mailbox, one item a claim", xlabel="claimers", ylabel="claims a second")
         axis.set_xscale("log", base=2)
@@ -495,23 +501,25 @@ def draw(curves: dict[str, dict[int, float]], path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _server(url: str | None) -> Iterator[Any]:
+def _server(report: harness.Report, url: str | None) -> Iterator[Any]:
     import pg_server
 
     if url:
-        yield pg_server.from_dsn(url)
+        server = pg_server.from_dsn(url)
+        with report.beside(server):
+            yield server
         return
     settings = {**pg_server.DURABLE, "shared_buffers": "512MB", "max_wal_size": "4GB", "max_connections": "120"}
     place = Path(os.environ.get("CROWMEM_BENCH_FOLDER") or tempfile.gettempdir())
-    with pg_server.running(settings, parent=place) as server:
-        yield server
+    with pg_server.running(settings, parent=place) as own, report.beside(own):
+        yield own
 
 
 def main() -> int:
     """Run what the command line asks for."""
     parser = harness.arguments(__doc__.splitlines()[0], rounds=2)
     parser.add_argument(
-        "--url", help="a PostgreSQL database to use, whose public schema is DELETED; else an own server"
+        "--url", help="a PostgreSQL server to use, whose database crowmem_bench_claims is DROPPED; else an own one"
     )
     parser.add_argument("--no-peers", action="store_true", help="leave the peers out")
     parser.add_argument("--png", type=Path, default=harness.ROOT / "bench" / "results" / "claim.png")
@@ -523,7 +531,7 @@ def main() -> int:
             numbers = iter(range(10**6))
             run.sqlite(lambda: str(folder / f"{next(numbers)}.db"))
     if report.wants_dialect("postgres"):
-        with _server(options.url) as server:
+        with _server(report, options.url) as server:
             run.postgres(server)
     counted = {"claims": run.claims, "duplicates": run.doubles, "losses": run.lost}
     if run.claims or run.wrong:  # nothing lost of nothing is no result

@@ -145,6 +145,7 @@ class Direction:
 
     def run(self, side: str, work: Callable[..., object], *arguments: Any) -> None:
         """Time one run of one side."""
+        self.report.begins(f"{self.name}, {side}")
         started, cpu = time.perf_counter(), time.process_time()
         work(*arguments)
         took = time.perf_counter() - started
@@ -240,7 +241,7 @@ def main() -> None:
     count = 200_000 if options.full else 20_000
     report = Report("copy", options, durability="full", image_every=IMAGE_EVERY, image_bytes=IMAGE_BYTES)
     if any(report.wants(name.format(count)) for name in (FORTH, BACK)):
-        with folder_on_disk() as folder, postgres() as server:
+        with folder_on_disk() as folder, postgres(report) as server:
             there_and_back(report, count, options.rounds, folder, server)
     report.table()
 

@@ -136,6 +136,7 @@ def measure(report: Report, sizes: list[int]) -> None:
     with folder_on_disk() as folder, contextlib.ExitStack() as stack:
         stores = [stack.enter_context(Memory.open(folder / f"crow-{size}.db")) for size in sizes]
         for memory, size in zip(stores, sizes, strict=True):
+            report.begins(f"filling a store of {size:,} messages")
             began = time.perf_counter()
             fill(memory, size)
             report.row("fill", f"{size:,}", seconds=round(time.perf_counter() - began, 1))
@@ -144,8 +145,10 @@ def measure(report: Report, sizes: list[int]) -> None:
             if report.wants(what):
                 growth(report, what, OURS, sizes, [calls[what] for calls in every])
         if report.wants("add"):
+            report.begins("filling the bare driver's files")
             growth(report, "add", "bare driver", sizes, list(floor_adds(folder, sizes)))
         for name, peer in PEERS.items() if report.wants("claim") else ():
+            report.begins(f"filling the files of {name}")
             try:
                 calls = list(peer(folder, sizes))
             except ImportError:

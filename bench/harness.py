@@ -50,15 +50,19 @@ def arguments(about: str, **more: Any) -> argparse.ArgumentParser:
     parser.add_argument("--out", type=_output, help="append JSON lines to this file; else they go to standard output")
     parser.add_argument("--only", default="", help="only cases whose name holds this text")
     parser.add_argument("--dialect", choices=("sqlite", "postgres"), help="only this database")
-    parser.add_argument("--rounds", type=_rounds, default=more.get("rounds", 10), help="how often the sides take turns")
+    often = "how often the sides take turns (default: %(default)s)"
+    parser.add_argument("--rounds", type=_rounds, default=more.get("rounds", 10), help=often)
     parser.add_argument("--full", action="store_true", help="sizes and lengths of the published figures: minutes")
     return parser
 
 
 def _output(text: str) -> Path:
     path = Path(text)
+    new = not (path.exists() or path.is_symlink())
     try:
         path.open("a", encoding="utf-8").close()
+        if new:  # what has no case to measure leaves no file
+            path.unlink()
     except OSError as error:
         raise argparse.ArgumentTypeError(f"cannot write {path}: {error.strerror}") from error
     return path
@@ -101,7 +105,7 @@ class Report:
     """Where the results of one measurement go."""
 
     def __init__(self, subject: str, options: argparse.Namespace, **settings: Any) -> None:
-        """Write the header.
+        """Note the header, to be written before the first row.
 
         Args:
             subject: the measurement's name.
@@ -111,8 +115,9 @@ class Report:
         self.subject = subject
         self.options = options
         self._rows: list[dict[str, Any]] = []
-        given = {"full": options.full, "rounds": options.rounds}
-        self._write({"kind": "run", "subject": subject, **given, **about_machine(), **settings})
+        self._server: dict[str, str] = {}  # goes into the rows that are measured while it runs
+        self._settings = {"full": options.full, "rounds": options.rounds, **settings}
+        self._machine = about_machine()
 
     def _write(self, row: dict[str, Any]) -> None:
         line = json.dumps(row)
@@ -129,6 +134,24 @@ class Report:
     def wants_dialect(self, dialect: str) -> bool:
         """Whether the command line asks for a database."""
         return self.options.dialect in (None, dialect)
+
+    def begins(self, case: str) -> None:
+        """Tell people, on standard error, what takes its time now."""
+        print(f"{self.subject}: {case} ...", file=sys.stderr, flush=True)
+
+    @contextlib.contextmanager
+    def beside(self, server: pg_server.Server) -> Iterator[None]:
+        """Record the server's version in the rows of this block.
+
+        Raises:
+            SystemExit: the server cannot be reached.
+        """
+        self._server = {"postgres": server_version(server)}
+        self._machine["versions"].update(self._server)
+        try:
+            yield
+        finally:
+            self._server = {}
 
     def compare(
         self,
@@ -150,6 +173,7 @@ class Report:
             server: the server that works for the sides; its processor time is recorded too.
             facts: what else to record.
         """
+        self.begins(case)
         taken = take_turns(sides, calls=calls, rounds=self.options.rounds, server=server)
         for name, rounds in taken.items():
             ratios = {} if name == FLOOR or FLOOR not in taken else against(rounds, taken[FLOOR])
@@ -159,12 +183,14 @@ class Report:
 
     def row(self, case: str, side: str, **figures: Any) -> None:
         """Record one line of figures."""
-        row = {"kind": "row", "subject": self.subject, "case": case, "side": side, **figures}
+        row = {"kind": "row", "subject": self.subject, "case": case, "side": side, **self._server, **figures}
+        if not self._rows:
+            self._write({"kind": "run", "subject": self.subject, **self._settings, **self._machine})
         self._rows.append(row)
         self._write(row)
 
     def table(self) -> None:
-        """Print the rows for people, on standard error.
+        """Print the settings, the machine, the versions and the rows for people, on standard error.
 
         Raises:
             SystemExit: there are none; its status is 3.
@@ -176,7 +202,10 @@ class Report:
                 f"{self.subject}: no case for {' '.join(asked)}; the table of a whole run names them", file=sys.stderr
             )
             raise SystemExit(NOTHING)
-        hidden = {"kind", "subject"}
+        facts = {**self._settings, **self._machine, **self._machine["versions"]}
+        del facts["versions"]
+        print("\n" + ", ".join(f"{name} {value}" for name, value in facts.items()), file=sys.stderr)
+        hidden = {"kind", "subject", "postgres"}
         names = list(dict.fromkeys(name for row in self._rows for name in row if name not in hidden))
         cells = [[shown(row.get(name)) for name in names] for row in self._rows]
         widths = [max(len(name), *(len(line[place]) for line in cells)) for place, name in enumerate(names)]
@@ -264,27 +293,45 @@ def place() -> Path:
 
 
 @contextlib.contextmanager
-def postgres(**more: str) -> Iterator[pg_server.Server]:
+def postgres(report: Report, **more: str) -> Iterator[pg_server.Server]:
     """A server on loopback TCP that keeps what it acknowledges: the one CROWMEM_BENCH_POSTGRES names, or our own.
 
     Args:
+        report: gets its version.
         more: settings of our own server that differ.
     """
     import pg_server
 
     if dsn := os.environ.get("CROWMEM_BENCH_POSTGRES"):
-        yield pg_server.from_dsn(dsn)
+        server: pg_server.Server = pg_server.from_dsn(dsn)
+        with report.beside(server):
+            yield server
         return
     settings = {**pg_server.DURABLE, "shared_buffers": "256MB", "max_wal_size": "4GB", **more}
-    with pg_server.running(settings, tcp=True, parent=place()) as server:
+    with pg_server.running(settings, tcp=True, parent=place()) as server, report.beside(server):
         yield server
+
+
+def server_version(server: pg_server.Server) -> str:
+    """What a server says its version is.
+
+    Raises:
+        SystemExit: it cannot be reached.
+    """
+    import psycopg
+
+    try:
+        with psycopg.connect(server.url()) as connection:
+            return str(connection.info.parameter_status("server_version"))
+    except psycopg.Error as error:
+        raise SystemExit(f"cannot reach the PostgreSQL server: {error}") from error
 
 
 def loopback(server: pg_server.Server, name: str) -> str:
     """The URL of a new database by TCP; what an earlier measurement left under its name is removed.
 
     Raises:
-        SystemExit: the server that CROWMEM_BENCH_POSTGRES names cannot be reached, or refuses.
+        SystemExit: the server cannot be reached, or refuses.
     """
     import pg_server
     import psycopg
@@ -295,7 +342,7 @@ def loopback(server: pg_server.Server, name: str) -> str:
             connection.execute(f'drop database if exists "{name}" with (force)'.encode())
             connection.execute(f'create database "{name}"'.encode())
     except psycopg.Error as error:
-        raise SystemExit(f"CROWMEM_BENCH_POSTGRES: cannot make the database {name}: {error}") from error
+        raise SystemExit(f"cannot make the database {name} on the PostgreSQL server: {error}") from error
     own = isinstance(server, pg_server.OwnServer)
     return server.url(name, host=pg_server.HOST) if own else server.url(name)
 
@@ -339,4 +386,6 @@ def shown(value: Any) -> str:
         return "yes" if value else "NO"
     if isinstance(value, float):
         return f"{value:,.3f}" if abs(value) < 10 else f"{value:,.0f}"
+    if isinstance(value, list):
+        return " ".join(map(shown, value))
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -202,7 +202,7 @@ def main() -> None:
                     import_transcripts(report, "sqlite", memory, transcripts)
                 import_claude(report, folder, 100 if options.full else 20)
     if report.wants_dialect("postgres"):
-        with postgres() as server:
+        with postgres(report) as server:
             bare = PostgresFloor(loopback(server, "floor"))
             with Memory.open(loopback(server, "crow")) as memory:
                 compare(report, "postgres", bare, memory, count, server)

@@ -62,7 +62,7 @@ def main() -> None:
                 compare(report, "sqlite", floor, memory)
             floor.close()
     if report.wants_dialect("postgres"):
-        with postgres() as server:
+        with postgres(report) as server:
             bare = PostgresFloor(loopback(server, "floor"))
             with Memory.open(loopback(server, "crow")) as memory:
                 compare(report, "postgres", bare, memory, server)

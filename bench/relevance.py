@@ -56,6 +56,7 @@ def recall(found: list[int], relevant: dict[str, int], depth: int = 100) -> floa
 
 def measure(report: Report, name: str, dialect: str, memory: Memory, stem: bool) -> list[float]:
     """Store a collection and ask all its questions; nDCG@10 of each mode."""
+    report.begins(f"{name}{' stems' if stem else ''} {dialect}")
     documents = lines(f"{name}.jsonl")
     ids = memory.messages.add_many(f"{name}-1-1", [{"role": "user", "content": one["text"]} for one in documents])
     of_message = dict(zip(ids, (one["id"] for one in documents), strict=True))
@@ -91,7 +92,7 @@ def stores(report: Report, name: str, stem: bool) -> Iterator[tuple[str, Memory]
         with folder_on_disk() as folder, Memory.open(folder / "crow.db") as memory:
             yield "sqlite", memory
     if report.wants_dialect("postgres"):
-        with postgres() as server, Memory.open(loopback(server, f"{name}_{int(stem)}")) as memory:
+        with postgres(report) as server, Memory.open(loopback(server, f"{name}_{int(stem)}")) as memory:
             yield "postgres", memory
 
 

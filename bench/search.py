@@ -1,4 +1,4 @@
-"""Search on corpora of 10,000 to a million messages: times by form of the query, insert rates, index sizes.
+"""Search on a corpus of 10,000 messages, ``--full`` of 100,000 and a million too: times, insert rates, index sizes.
 
 A side beside crowmem is the bare driver: the very statements a search runs, without planning, decoding and snippets.
 Others are what people write without crowmem: FTS5's ``order by rank``, PostgreSQL's ``ts_rank``, and crow-cli where it
@@ -9,6 +9,7 @@ Run: python bench/search.py [--dialect sqlite] [--sizes 10000,100000] [--full] [
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
 import time
@@ -19,7 +20,6 @@ from harness import OURS, Report, arguments, folder_on_disk, postgres, server_cp
 from search_stores import EACH, LIMIT, SHAPES, ask, postgres_place, queries, sqlite_place
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable
 
     import pg_server
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from crowmem.statement import Statement
 
 SIZES, FULL_SIZES = (10_000,), (10_000, 100_000, 1_000_000)
+LEAST = 1000  # messages: in fewer there are no rare words to look for
 BUFFERS = "1GB"  # a million messages' index is 1.9 GB
 P95_MS = {  # bars: the 95th of a hundred searches
     ("sqlite", 1_000_000): {"any": 100, "all": 90, "session": 90},
@@ -119,6 +120,7 @@ def measure(report: Report, texts: Corpus, place: Place) -> None:
     for mode in MODES:
         if not report.wants(f"{place.dialect} {texts.count:,} {mode}"):
             continue
+        report.begins(f"{place.dialect} {texts.count:,} {mode}")
         taken: Taken = {}
         for shape, text, limits in queries(texts, mode):
             place.memory.search.messages(text, **limits)  # what this remembers, neither side does again
@@ -206,7 +208,7 @@ def compare(report: Report, texts: Corpus) -> None:
             measure(report, texts, place)
     if "postgres" in asked:
         with (
-            postgres(shared_buffers=BUFFERS) as server,
+            postgres(report, shared_buffers=BUFFERS) as server,
             postgres_place(report, texts, server, answers["sampled"]) as place,
         ):
             answers["counted"] = ask(texts, place.memory)
@@ -216,16 +218,24 @@ def compare(report: Report, texts: Corpus) -> None:
             agree(report, texts.count, kind, answers["sqlite"], answers[kind])
 
 
+def _sizes(text: str) -> tuple[int, ...]:
+    parts = text.split(",")
+    if not all(part.isdecimal() and int(part) >= LEAST for part in parts):
+        raise argparse.ArgumentTypeError(
+            f"{text} are no numbers of messages: give {LEAST:,} or more, such as 10000,100000"
+        )
+    return tuple(int(part) for part in parts)
+
+
 def main() -> None:
     """Measure every size on both databases."""
     parser = arguments(__doc__.splitlines()[0] if __doc__ else "", rounds=3)
-    parser.add_argument("--sizes", help="numbers of messages, such as 10000,100000")
+    parser.add_argument("--sizes", type=_sizes, help="other numbers of messages, such as 10000,100000")
     options: argparse.Namespace = parser.parse_args()
-    sizes: tuple[int, ...] = FULL_SIZES if options.full else SIZES
-    if options.sizes:
-        sizes = tuple(int(part) for part in options.sizes.split(","))
+    sizes: tuple[int, ...] = options.sizes or (FULL_SIZES if options.full else SIZES)
     report = Report("search", options, limit=LIMIT, queries=len(SHAPES) * EACH)
     for count in sizes:
+        report.begins(f"the corpus of {count:,} messages")
         compare(report, corpus(count))
     report.table()
 

@@ -113,6 +113,7 @@ def store(memory: Memory, batch: list[tuple[str, list[dict[str, str]]]]) -> None
 
 def fill(report: Report, texts: Corpus, dialect: str, memory: Memory) -> None:
     """Store the corpus in hundreds, and tell the rate and the worst stall."""
+    report.begins(f"{dialect} {texts.count:,} fill")
     stalls: list[float] = []
     taken_s, worked_s = 0.0, 0.0  # reading the corpus left out
     for batch in batches(texts):
@@ -218,6 +219,7 @@ def one_by_one(report: Report, texts: Corpus, memory: Memory, server: pg_server.
 
     One of these has its words from PostgreSQL's own parser, all else being equal: its rate is the bar.
     """
+    report.begins(f"postgres {texts.count:,} one by one")
     usual: tuple[Statement, Any] = (message_rows.PUT, entry)
     with Memory.open(loopback(server, "parsed")) as parsed, Memory.open(loopback(server, "new")) as new:
         sides = {

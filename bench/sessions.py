@@ -116,7 +116,7 @@ def main() -> None:
         if report.wants_dialect("sqlite"):
             compare(report, "sqlite", folder / "crow.db", counts)
     if report.wants_dialect("postgres"):
-        with postgres() as server:
+        with postgres(report) as server:
             compare(report, "postgres", loopback(server, "crow"), counts, server)
     report.table()
 

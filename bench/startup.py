@@ -65,6 +65,7 @@ def main() -> None:
 def measure(report: Report, programs: dict[str, str]) -> None:
     """Start some programs in turns."""
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in programs}
+    report.begins(f"{', '.join(programs)} in turns")
     with folder_on_disk() as folder:
         for turn in range(report.options.rounds + 1):
             for name, program in programs.items():

@@ -196,6 +196,7 @@ def long_tape(report: Report, dialect: str, memory: Memory) -> None:
     """A checkpoint and a window of a tape of a million entries."""
     if not report.wants(f"{dialect} long"):
         return
+    report.begins(f"{dialect} long: filling the tapes")
     given = entries(10)
     memory.tapes.append("short", given)
     began = time.perf_counter()
@@ -325,7 +326,7 @@ def main() -> None:
                 long_tape(report, "sqlite", memory)
             floor.close()
     if report.wants_dialect("postgres"):
-        with postgres() as server:
+        with postgres(report) as server:
             url = loopback(server, "crow")
             bare = PostgresFloor(loopback(server, "floor"))
             with Memory.open(url) as memory:

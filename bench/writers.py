@@ -183,6 +183,7 @@ def record(
         worst_ms: the longest that one may wait.
         settings: of the store.
     """
+    report.begins(case)
     seconds = report.options.seconds
     with Memory.open(url) as memory:
         before = memory.status().rows["messages"]
@@ -214,6 +215,7 @@ def record(
 
 def record_floor(report: Report, case: str, url: str, prefix: str, count: int) -> float:
     """Run the bare driver's threads, record them, and return their rate."""
+    report.begins(case)
     seen = floor_threads(url, prefix, count, report.options.seconds)
     report.row(case, FLOOR, **rates(report, seen))
     return float(sum(one.in_time for one in seen) / report.options.seconds)
@@ -309,7 +311,7 @@ def main() -> None:
         with folder_on_disk() as folder:
             sqlite(report, folder)
     if report.wants_dialect("postgres"):
-        with postgres() as running:
+        with postgres(report) as running:
             server(report, loopback(running, "crow"), loopback(running, "floor"))
     report.table()
 
