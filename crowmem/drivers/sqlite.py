@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
-from contextlib import asynccontextmanager
+import weakref
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import apsw
 
 from crowmem.drivers.sqlite_errors import FAILURES, translate, translated
 from crowmem.drivers.sqlite_file import SqliteFile, check_open, execute, execute_batch
@@ -13,9 +17,6 @@ from crowmem.errors import Closed, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-    from typing import Self
-
-    import apsw
 
     from crowmem.statement import Statement
 
@@ -48,9 +49,9 @@ class BlockingSqlite:
         async with self.transaction() as inner:
             return await inner.run_batch(statement, rows)
 
-    def transaction(self) -> BlockingTransaction:
+    def transaction(self) -> _Block:
         """An immediate transaction on the writing connection."""
-        return BlockingTransaction(self)
+        return _Block(self)
 
     async def wait(self, topic: str, timeout_s: float, look: Statement | None = None) -> None:
         """Sleep until a topic is announced in this process, or another process wrote."""
@@ -83,6 +84,54 @@ class BlockingSqlite:
         self.file.close()
 
 
+class _Block:
+    """Begins a transaction and ends it. Where Ctrl-C comes before the first line of the end, the transaction goes with
+    this object, which nobody but the block refers to."""
+
+    def __init__(self, driver: BlockingSqlite) -> None:
+        self._file = driver.file
+        self._inner = BlockingTransaction(driver)
+
+    async def __aenter__(self) -> BlockingTransaction:
+        """Take the turn and begin."""
+        inner = self._inner
+        inner.watch = weakref.ref(self, partial(_drop, inner))  # a __del__ would swallow a Ctrl-C that came as it began
+        inner.connection = self._file.begin()
+        inner.open = True
+        self._file.turn.block = inner
+        return inner
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
+        """Commit, or roll back after an exception."""
+        inner = self._inner
+        inner.open = False
+        inner.watch = self._file.turn.block = None
+        try:
+            if inner.pid != os.getpid():
+                return  # a forked child leaves its parent's transaction alone
+            if kind is not None:
+                self._file.abandon(inner.connection)
+                return
+            self._file.commit(inner.connection)
+        except BaseException:
+            if (
+                self._file.turn.held
+            ):  # Ctrl-C as one of them was called; others would wait until this thread writes again
+                self._file.abandon(inner.connection)
+            raise
+        for topic in inner.topics:
+            await inner.driver.announce(topic)
+
+
+def _drop(inner: BlockingTransaction, _: object) -> None:
+    """Roll back what nobody is left to end."""
+    if inner.open and inner.pid == os.getpid():
+        inner.open = False
+        if inner.driver.file.turn.held:
+            with suppress(apsw.ConnectionClosedError):
+                inner.driver.file.abandon(inner.connection)
+
+
 class BlockingTransaction:
     """An open transaction in the caller's thread."""
 
@@ -97,30 +146,7 @@ class BlockingTransaction:
         self.open = False
         self.pid = os.getpid()
         self.connection: apsw.Connection
-
-    async def __aenter__(self) -> Self:
-        """Take the turn and begin."""
-        self.connection = self.driver.file.begin()
-        self.open = True
-        self.driver.file.turn.block = self
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
-        """Commit, or roll back after an exception."""
-        self.open = False
-        self.driver.file.turn.block = None
-        try:
-            if self.pid != os.getpid():
-                return  # a forked child leaves its parent's transaction alone
-        except BaseException:  # Ctrl-C: others would wait until this thread writes again
-            self.driver.file.abandon(self.connection)
-            raise
-        if kind is not None:
-            self.driver.file.abandon(self.connection)
-            return
-        self.driver.file.commit(self.connection)
-        for topic in self.topics:
-            await self.driver.announce(topic)
+        self.watch: object = None  # what is called when the block has gone
 
     def _check(self) -> None:
         if not self.open or self.pid != os.getpid():

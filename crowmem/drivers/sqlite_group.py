@@ -77,6 +77,10 @@ class Group:
             finally:
                 try:
                     self._file.turn.release()
+                except BaseException:
+                    if self._file.turn.held:  # Ctrl-C before the first line of it
+                        self._file.turn.release()
+                    raise
                 finally:
                     if others:
                         self._answer(others)

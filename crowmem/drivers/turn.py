@@ -165,8 +165,17 @@ class Turn:
         try:
             if self.among_processes is not None:
                 self.among_processes.release()
+        except BaseException:  # Ctrl-C, perhaps before its first line; here, as below, what is done twice harms nobody
+            if self.among_processes is not None:
+                self.among_processes.release()
+            raise
         finally:
-            self.let_go()
+            try:
+                self.let_go()
+            except BaseException:
+                if self.held:
+                    self.let_go()
+                raise
 
     def let_go(self) -> None:
         """Hand this process's turn on, at once or when its owner does not come back for it in a moment."""
