@@ -83,7 +83,7 @@ class Options(NamedTuple):
             ),
             pool_size=check_range("pool_size", settings.pool_size if pool_size is None else pool_size, 1, POOL),
             busy_timeout_s=check_seconds("busy_timeout_s", busy_timeout_s, 0, DAY_S),
-            schema=_schema(schema),
+            schema=check_schema_name(schema),
             stem=None if stem is None else bool(stem),
             max_attempts=check_range(
                 "max_attempts", settings.max_attempts if max_attempts is None else max_attempts, 1, ATTEMPTS
@@ -99,7 +99,12 @@ class Options(NamedTuple):
         return f"{self.target.name}, schema {self.schema!r}"
 
 
-def _schema(name: str) -> str:
+def check_schema_name(name: str) -> str:
+    """A name that a schema of PostgreSQL may have.
+
+    Raises:
+        InvalidValue: it is too long, or kept for PostgreSQL itself.
+    """
     if check_text("schema", name, limit=SCHEMA_BYTES).startswith("pg_"):
         raise InvalidValue(f"schema {name!r} begins with 'pg_', which PostgreSQL keeps for itself: choose another")
     return name

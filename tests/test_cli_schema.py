@@ -6,6 +6,7 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 from doors import Door, fill
 
@@ -94,3 +95,53 @@ def test_a_schema_of_a_file_is_refused_before_anything_is_made(tmp_path: Path, c
         assert (ran.code, ran.out) == (2, "")
         assert f'{file} is a SQLite file, which has no schema "{TEAM}"' in ran.err
     assert not (tmp_path / "crow.db").exists()
+
+
+@pytest.mark.parametrize("argv", [["status"], ["roles"], ["mcp", "--print-config", "json"]])
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("pg_mine", "schema 'pg_mine' begins with 'pg_', which PostgreSQL keeps for itself: choose another"),
+        ("x" * 64, f"schema '{'x' * 64}' is 64 bytes, at most 63 are allowed"),
+        ("é" * 32, "is 64 bytes"),
+        ("", "schema is empty"),
+        ("a\0b", "holds a NUL at position 1"),
+    ],
+)
+def test_a_name_that_no_schema_may_have_is_refused_by_each_command(
+    argv: list[str], name: str, told: str, capsys: Any
+) -> None:
+    ran = Door("postgresql://crow@db.example/crow", capsys)(*argv, "--schema", name)
+    assert (ran.code, ran.out) == (2, "")
+    assert told in ran.err
+
+
+@pytest.mark.postgres
+def test_a_role_without_rights_is_told_what_to_do_and_leaves_nothing(
+    pg_fresh: str, capsys: Any, tmp_path: Path
+) -> None:
+    file = str(tmp_path / "crow.db")
+    fill(file)
+    Memory.open(pg_fresh, schema="theirs").close()
+    with psycopg.connect(pg_fresh, autocommit=True) as owner:
+        before = owner.execute("select oid::text from pg_class union all select nspname from pg_namespace").fetchall()
+        owner.execute("create role crow_stranger login")
+        try:
+            door = Door(pg_fresh.replace("//postgres@", "//crow_stranger@"), capsys)
+            for argv in (
+                ["import", file, "--schema", "mine"],
+                ["mail", "send", "box", "hello", "--schema", "theirs"],
+                ["sessions", "--schema", "theirs"],
+                ["copy", file, door.url, "--target-schema", "mine"],
+            ):
+                ran = door.bare(*argv) if argv[0] == "copy" else door(*argv)
+                assert ran.code in (1, 2)
+                assert f"schema '{argv[-1]}': " in ran.err
+                assert "permission denied for " in ran.err
+                assert "connect as a role that may, or have the store's owner open it once" in ran.err
+            after = owner.execute(
+                "select oid::text from pg_class union all select nspname from pg_namespace"
+            ).fetchall()
+            assert sorted(after) == sorted(before)
+        finally:
+            owner.execute("drop role crow_stranger")

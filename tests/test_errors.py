@@ -16,7 +16,7 @@ from crowmem.drivers import postgres_errors, sqlite_errors
         (pg.DiskFull("could not extend file: No space left on device"), errors.StoreFull, "free some, then try again"),
         (pg.LockNotAvailable("canceling statement due to lock timeout"), errors.Busy, "try again"),
         (pg.ReadOnlySqlTransaction("cannot execute INSERT"), errors.ReadOnly, "open it without read_only"),
-        (pg.InsufficientPrivilege("permission denied"), errors.ReadOnly, "as a role that may write"),
+        (pg.InsufficientPrivilege("permission denied"), errors.ReadOnly, "connect as a role that may"),
         (pg.DataCorrupted("invalid page in block 7"), errors.StoreCorrupt, "restore a backup, or run `crowmem check`"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",

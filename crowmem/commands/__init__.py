@@ -100,10 +100,11 @@ def opened(args: argparse.Namespace, *, write: bool = False, create: bool = Fals
 
 
 def check_schema(schema: str, url: str | None, config: str | None) -> None:
-    """Refuse a schema for a SQLite file, which has none: somebody else's store is meant."""
+    """Refuse a bad name, and a schema for a SQLite file, which has none: somebody else's store is meant."""
     import os
 
     from crowmem.config import load, resolve_url
+    from crowmem.opening import check_schema_name
     from crowmem.urls import normalize
 
     if schema != "public":
@@ -112,6 +113,7 @@ def check_schema(schema: str, url: str | None, config: str | None) -> None:
             raise UsageError(
                 f"{target.name} is a SQLite file, which has no schema {schema!r}: name a PostgreSQL database"
             )
+        check_schema_name(schema)
 
 
 def _check_exists(args: argparse.Namespace, *, write: bool) -> None:

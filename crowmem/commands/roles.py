@@ -16,12 +16,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print the SQL that makes the roles crowmem_reader and crowmem_writer, for psql run by the store's owner."""
+    from crowmem.opening import check_schema_name
     from crowmem.resources import sql_root
     from crowmem.statement import in_schema
-    from crowmem.values import check_text
 
     text = (sql_root() / "postgres" / "roles.sql").read_text(encoding="utf-8")
-    sql = in_schema(text, check_text("--schema", args.schema, limit=63))
+    sql = in_schema(text, check_schema_name(args.schema))
     if args.json:
         put_json({"schema": args.schema, "sql": sql})
     else:

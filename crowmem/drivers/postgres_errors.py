@@ -51,6 +51,10 @@ _CURES = {
     errors.ReadOnly: "open it without read_only, as a role that may write, and on the primary",
     errors.StoreCorrupt: "restore a backup, or run `crowmem check`",
 }
+_NO_RIGHT = (
+    "connect as a role that may, or have the store's owner open it once, without read_only, and run what "
+    "`crowmem roles` prints"
+)
 
 
 FAILURES = (psycopg.Error, PoolTimeout, TooManyRequests, PoolClosed, OverflowError, UnicodeEncodeError)
@@ -95,7 +99,8 @@ def translate(error: Exception, statement: Statement | None, store: str, *, alon
         kind = _KINDS.get(code) or _KINDS.get(code[:2]) or errors.DatabaseError
         if isinstance(error, pg.InsufficientPrivilege) and statement is not None and not statement.writes:
             kind = errors.ConfigError
-    first, cure = str(error).strip().splitlines(), _CURES.get(kind)
+    first = str(error).strip().splitlines()
+    cure = _NO_RIGHT if isinstance(error, pg.InsufficientPrivilege) else _CURES.get(kind)
     told = first[0] if first else type(error).__name__
     return _named(kind(f"{told}: {cure}" if cure else told), statement, store)
 
