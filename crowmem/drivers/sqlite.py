@@ -85,8 +85,11 @@ class BlockingSqlite:
 
 
 class _Block:
-    """Begins a transaction and ends it. Where Ctrl-C comes before the first line of the end, the transaction goes with
-    this object, which nobody but the block refers to."""
+    """Begins a transaction and ends it.
+
+    Where Ctrl-C comes before the first line of the end, the transaction goes with this object, which nobody but the
+    block refers to.
+    """
 
     def __init__(self, driver: BlockingSqlite) -> None:
         self._file = driver.file
@@ -114,9 +117,7 @@ class _Block:
                 return
             self._file.commit(inner.connection)
         except BaseException:
-            if (
-                self._file.turn.held
-            ):  # Ctrl-C as one of them was called; others would wait until this thread writes again
+            if self._file.turn.held:  # Ctrl-C as one of them was called: others would wait until this thread writes again
                 self._file.abandon(inner.connection)
             raise
         for topic in inner.topics:
