@@ -117,7 +117,7 @@ class _Block:
                 return
             self._file.commit(inner.connection)
         except BaseException:
-            if self._file.turn.held:  # Ctrl-C as one of them was called: others would wait until this thread writes again
+            if self._file.turn.held:  # Ctrl-C as one of them was called, or others would wait
                 self._file.abandon(inner.connection)
             raise
         for topic in inner.topics:
