@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from crowmem.memory import Memory
+    from crowmem.urls import Target
 
     Actions: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -101,31 +102,31 @@ def opened(args: argparse.Namespace, *, write: bool = False, create: bool = Fals
 
 def check_schema(schema: str, url: str | None, config: str | None) -> None:
     """Refuse a bad name, and a schema for a SQLite file, which has none: somebody else's store is meant."""
+    if schema == "public":
+        return
+    from crowmem.opening import check_schema_name
+
+    target = _target(url, config)
+    if target.dialect == "sqlite":
+        raise UsageError(f"{target.name} is a SQLite file, which has no schema {schema!r}: name a PostgreSQL database")
+    check_schema_name(schema)
+
+
+def _target(url: str | None, config: str | None) -> Target:
     import os
 
     from crowmem.config import load, resolve_url
-    from crowmem.opening import check_schema_name
     from crowmem.urls import normalize
 
-    if schema != "public":
-        target = normalize(resolve_url(url, os.environ, load(config)))
-        if target.dialect == "sqlite":
-            raise UsageError(
-                f"{target.name} is a SQLite file, which has no schema {schema!r}: name a PostgreSQL database"
-            )
-        check_schema_name(schema)
+    return normalize(resolve_url(url, os.environ, load(config)))
 
 
 def _check_exists(args: argparse.Namespace, *, write: bool) -> None:
-    import os
-
-    from crowmem.config import load, resolve_url
     from crowmem.errors import NotFound, SchemaTooOld
     from crowmem.jsonl import file_errors
     from crowmem.memory import Memory
-    from crowmem.urls import normalize
 
-    target = normalize(resolve_url(args.db, os.environ, load(args.config)))
+    target = _target(args.db, args.config)
     if target.path is not None:
         with file_errors(target.path):
             there = target.path.exists()

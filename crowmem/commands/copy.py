@@ -34,10 +34,8 @@ def run(args: argparse.Namespace) -> int:
     from crowmem.urls import normalize
 
     into = args.schema if args.target_schema is None else args.target_schema
-    if normalize(args.source).dialect == normalize(args.target).dialect == "sqlite":
+    if args.target_schema is not None or normalize(args.source).dialect == "sqlite":  # else --schema is FROM's
         check_schema(into, args.target, args.config)
-    elif args.target_schema is not None:
-        check_schema(args.target_schema, args.target, args.config)
     with (
         opened_source(args.source, config=args.config, images=args.source_images, schema=args.schema) as source,
         Memory.open(args.target, config=args.config, images=args.target_images, schema=into) as target,
